@@ -1,0 +1,1 @@
+#include <nestor/actors/error.h>

@@ -1,0 +1,37 @@
+# LibTorch 1.13 to 2.x as one imported target, Nestor::torch.
+# - Two LibTorch copies in one program abort it at start: every library found must lie in one folder.
+# - The CUDA wheel's CMake package probes for an architecture that older CMake cannot configure; naming one skips that.
+if(NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST} AND NOT DEFINED TORCH_CUDA_ARCH_LIST)
+  set(TORCH_CUDA_ARCH_LIST "9.0")
+endif()
+find_package(Torch REQUIRED)
+find_library(OPENBLAS_LIBRARY NAMES openblas)
+
+set(_folders "")
+foreach(_library IN LISTS TORCH_LIBRARIES)
+  if(_library MATCHES "/(libtorch|libtorch_cpu|libc10)\\.(so|dylib)")
+    get_filename_component(_real ${_library} REALPATH)
+    get_filename_component(_folder ${_real} DIRECTORY)
+    list(APPEND _folders ${_folder})
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES _folders)
+list(LENGTH _folders _count)
+if(_count GREATER 1)
+  message(FATAL_ERROR "two LibTorch copies found (${_folders}); put one torch folder first on CMAKE_PREFIX_PATH")
+endif()
+
+if(NOT TARGET Nestor::torch)
+  add_library(Nestor::torch INTERFACE IMPORTED)
+  target_link_libraries(Nestor::torch INTERFACE ${TORCH_LIBRARIES})
+  target_include_directories(Nestor::torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  separate_arguments(_torch_flags UNIX_COMMAND "${TORCH_CXX_FLAGS}")
+  target_compile_options(Nestor::torch INTERFACE ${_torch_flags})
+  # LibTorch leaves OpenBLAS at its own number of threads; a lane sets both (modules/threads.h).
+  if(OPENBLAS_LIBRARY)
+    target_link_libraries(Nestor::torch INTERFACE ${OPENBLAS_LIBRARY})
+    target_compile_definitions(Nestor::torch INTERFACE NESTOR_OPENBLAS)
+  endif()
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(NestorTorch REQUIRED_VARS TORCH_LIBRARIES)

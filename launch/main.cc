@@ -1,0 +1,5 @@
+#include <nestor/launch/run.h>
+
+int main(int argc, char** argv) {
+  return nestor::run(argc, argv);
+}

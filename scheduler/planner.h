@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nestor/scheduler/plan.h>
+
+namespace nestor::scheduler {
+
+struct PlanRequest {
+  std::string policy = "nested";             ///< coupled | decoupled | nested | filled
+  std::vector<Reduction> tied;               ///< further reductions (tied weights); a pool's own are added by itself
+  std::optional<std::int32_t> extra_warmup;  ///< fix D; none: the policy searches
+};
+
+/// Makes a plan: order of every lane, transfers lowered (pair-atomic order), reduce and update rows, times, peaks.
+/// Pure: equal inputs give equal plans. Throws Error on a workload that fails `validate` or an unknown policy
+/// (the error lists those that exist).
+Plan make_plan(const Workload& workload, const PlanRequest& request);
+
+/// Names `make_plan` accepts, in the order they are documented.
+std::vector<std::string_view> policy_names();
+
+}  // namespace nestor::scheduler
