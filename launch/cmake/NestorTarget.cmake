@@ -16,10 +16,16 @@ function(nestor_target_settings name)
   endif()
 endfunction()
 
+# Built with LibTorch's own definitions alone: a precompiled header may be used with more definitions, not with fewer.
 function(nestor_reuse_torch_header name)
-  if(NOT name STREQUAL "nestor_modules")
-    target_precompile_headers(${name} REUSE_FROM nestor_modules)
+  if(NOT TARGET nestor_torch_header)
+    file(WRITE ${PROJECT_BINARY_DIR}/torch_header.cc "")
+    add_library(nestor_torch_header OBJECT ${PROJECT_BINARY_DIR}/torch_header.cc)
+    target_link_libraries(nestor_torch_header PRIVATE Nestor::torch)
+    nestor_target_settings(nestor_torch_header)
+    target_precompile_headers(nestor_torch_header PRIVATE <torch/torch.h>)
   endif()
+  target_precompile_headers(${name} REUSE_FROM nestor_torch_header)
 endfunction()
 
 function(nestor_library name)
