@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <nestor/scheduler/ids.h>
+#include <nestor/scheduler/operator_table.h>
+#include <nestor/scheduler/workload.h>
+
+namespace nestor::scheduler {
+
+/// A compute operator, as an index into the arrays of `Dependencies`.
+using OperatorId = Id<struct OperatorTag>;
+
+/// Every compute operator of a workload under one dense number, with its lane, its cost and what it needs.
+///
+/// Numbers are laid out as LLM forwards (microbatch * stages + stage), LLM backwards alike, then for each pool its
+/// forwards and its backwards by microbatch. Rows that the workload does not have (absent modality, nothing to train)
+/// keep their number and answer false to `exists`, so that finding a number is arithmetic and never a look-up.
+/// Built in linear time; about 30 bytes an operator. Holds no reference to the workload. Immutable, any thread.
+class Dependencies {
+ public:
+  /// `workload` has passed `validate`.
+  explicit Dependencies(const Workload& workload);
+
+  std::int32_t size() const { return static_cast<std::int32_t>(lane_.size()); }  ///< numbers, missing rows included
+  std::int32_t count() const { return count_; }                                  ///< operators that exist
+  std::int32_t lanes() const { return lanes_; }
+  std::int32_t stages() const { return stages_; }  ///< model stages, P*V
+  std::int32_t microbatches() const { return microbatches_; }
+  std::int32_t modules() const { return modules_; }  ///< the LLM and the pools
+
+  /// `stage` is ignored for pools.
+  OperatorId forward(ModuleId module, std::int32_t microbatch, std::int32_t stage = 0) const {
+    return OperatorId{module == kLlm ? std::int64_t{microbatch} * stages_ + stage : pool_begin(module) + microbatch};
+  }
+  OperatorId backward(ModuleId module, std::int32_t microbatch, std::int32_t stage = 0) const {
+    return OperatorId{forward(module, microbatch, stage).value + (module == kLlm ? llm_size() : microbatches_)};
+  }
+  /// The number of a forward or backward row; invalid where no such operator exists (any row may be asked).
+  OperatorId find(const Operator& row) const;
+  /// The row that stands for an operator; times are zero.
+  Operator row(OperatorId op) const;
+
+  bool exists(OperatorId op) const { return lane_[op.index()] >= 0; }
+  LaneId lane(OperatorId op) const { return LaneId{lane_[op.index()]}; }
+  ModuleId module(OperatorId op) const {
+    return op.value < 2 * llm_size() ? kLlm : ModuleId{1 + (op.value - 2 * llm_size()) / (2 * microbatches_)};
+  }
+  std::int32_t microbatch(OperatorId op) const {
+    return op.value < 2 * llm_size() ? op.value % llm_size() / stages_ : (op.value - 2 * llm_size()) % microbatches_;
+  }
+  bool is_backward(OperatorId op) const {
+    return op.value < 2 * llm_size() ? op.value >= llm_size() : (op.value - 2 * llm_size()) / microbatches_ % 2 == 1;
+  }
+  /// Seconds. Costs lie on a grid (a power of two) that is coarse enough for every sum of a step to be exact in
+  /// double, so times do not depend on the order of additions or on the machine. Rounding: total work * 2^-52.
+  double cost(OperatorId op) const { return cost_[op.index()]; }
+  /// The operators that must have ended before this one starts, wherever they run. Existing operators only.
+  std::span<const OperatorId> needs(OperatorId op) const {
+    return {needs_.data() + needs_begin_[op.index()], needs_.data() + needs_begin_[op.index() + 1]};
+  }
+  /// A number of seconds rounded to the grid of the costs.
+  double on_grid(double seconds) const;
+
+ private:
+  std::int32_t llm_size() const { return microbatches_ * stages_; }
+  std::int64_t pool_begin(ModuleId module) const {
+    return 2 * std::int64_t{llm_size()} + 2 * std::int64_t{microbatches_} * (module.value - 1);
+  }
+  void place(const Workload& workload);
+  void link(const Workload& workload);
+
+  std::int32_t stages_, microbatches_, modules_, lanes_;
+  std::int32_t count_ = 0;
+  double grid_ = 0;
+  std::vector<std::int32_t> lane_;  ///< -1: no such row
+  std::vector<double> cost_;
+  std::vector<std::uint32_t> needs_begin_;
+  std::vector<OperatorId> needs_;
+};
+
+}  // namespace nestor::scheduler
