@@ -45,6 +45,17 @@ struct Microbatch {
   std::int64_t count(std::string_view input) const;  ///< summed over samples
 };
 
+/// Label of a position that no loss counts.
+inline constexpr std::int64_t ignored_label = -100;
+
+/// A range of a split's ids that is drawn with a fixed share of every step: a task, say.
+struct SampleGroup {
+  std::string name;
+  std::int64_t first = 0;
+  std::int64_t size = 0;
+  std::int32_t weight = 1;  ///< its share of a step is weight / sum of weights
+};
+
 /// Samples by descriptor and by content. Reading is pure and thread-safe: every lane reads its own inputs.
 class Dataset {
  public:
@@ -53,9 +64,14 @@ class Dataset {
   /// Descriptor of draw `draw` of sample `id`. Cheap: no file is read.
   virtual Sample describe(Split split, std::int64_t id, std::int32_t draw) const = 0;
   /// The collated tensor of one input over those samples of the microbatch that have it; undefined where none has.
-  /// Token-like inputs are [samples, longest] over ALL samples, padded on the right; images are [images, 3, H, W] of
-  /// the samples that have one, in order.
+  /// Token-like inputs are int64 [samples, longest] over ALL samples, padded on the right; images are float32
+  /// [images, 3, H, W] in [-1, 1] of the samples that have one, in order. "labels" is as wide as "tokens": the entry at
+  /// a position is the token to be predicted there (already shifted), or ignored_label.
   virtual Tensor read(std::string_view input, const Microbatch& microbatch) const = 0;
+  /// Disjoint ranges that cover [0, size(split)). The default is one group of everything.
+  virtual std::vector<SampleGroup> groups(Split split) const;
+  /// The text that belongs to a sample, for reports; empty where there is none.
+  virtual std::string caption(const Sample& sample) const;
 };
 
 /// Everything that a step trains on, fixed by (seed, step) alone.
