@@ -24,12 +24,13 @@ struct LossTerm {
 /// What a module may know of where it runs: the microbatch and the streams of randomness. Nothing of stages or lanes.
 struct Context {
   const Microbatch& microbatch;
-  Seed seed;                ///< of (run, step); `random` goes on from here
+  Seed seed;                ///< step_seed(run, step); `random` goes on from here
   std::string_view module;  ///< canonical name of the module, e.g. "llm.layers.3"
-  bool training = true;
+  bool training = true;     ///< false: dropout and the like are off; losses are still wanted (evaluation)
+  bool sampling = false;    ///< true: a generator makes its output instead of its loss sum (training is then false)
   std::vector<LossTerm>* losses = nullptr;
 
-  /// A generator of (seed, step, sample, module, use).
+  /// A fresh CPU generator of (seed, step, sample, module, use). Draw on the CPU, then move to the device.
   at::Generator random(const Sample& sample, std::string_view use) const;
   /// Adds to the loss `name`, declared on the model with `Model::layer_loss`.
   void add_loss(std::string_view name, Tensor sum) const {

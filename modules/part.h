@@ -17,9 +17,12 @@ struct PartSpec {
 };
 
 struct PartOptions {
-  torch::Dtype dtype = torch::kFloat32;
+  torch::Dtype dtype = torch::kFloat32;  ///< of parameters and floating inputs; weights are drawn in float32, then cast
   torch::Device device = torch::kCPU;
   Seed seed;  ///< the run's
+  /// Sources whose outputs need no gradient, everything upstream of them being frozen (outline.h tells). Leaving one
+  /// out costs time, not correctness.
+  std::vector<std::string> frozen_sources;
 };
 
 /// By loss name: 1 / (global count of the step), times its weight: what the gradient of each sum starts from.
@@ -57,21 +60,25 @@ class Part {
 
   virtual ~Part() = default;
   /// `inputs`: one entry per source in `sources()`, that source's outputs; empty where the microbatch lacks it. Raw
-  /// inputs are read by the part itself from the dataset.
+  /// inputs are read by the part itself from the dataset. Call it only where the model says that the node is present.
+  /// The stash is null without `needs_backward`, and where nothing here or upstream is trainable. Throws Error naming
+  /// module and microbatch.
   virtual Forward forward(const std::vector<Tensors>& inputs, const Microbatch& microbatch, const LossScales& scales,
                           bool needs_backward) = 0;
   /// `output_gradients` match Forward::outputs, undefined (or an empty vector) meaning zero. Returns the gradients of
   /// forward's inputs in the same shape, undefined where an input needs none or got none. Parameter gradients
-  /// accumulate.
+  /// accumulate. A null stash is allowed: no gradients, one empty entry per source. Throws Error.
   virtual std::vector<Tensors> backward(std::unique_ptr<Stash> stash, const Tensors& output_gradients) = 0;
   /// Loss sums alone, no graph: evaluation.
   virtual Forward evaluate(const std::vector<Tensors>& inputs, const Microbatch& microbatch) = 0;
 
   /// Names of the nodes whose outputs this part reads: for LLM layers after the first the LLM itself; for the first
-  /// its encoders; for a generator the LLM and encoders; in declaration order.
+  /// its encoders; for a generator the LLM and encoders; each once, in the order of the node's declared inputs.
   virtual const std::vector<std::string>& sources() const = 0;
 
-  /// Own parameters by canonical name, in a fixed order.
+  /// Own parameters by canonical name, each once, in a fixed order; frozen ones have requires_grad off. A name that
+  /// parts on several lanes list (tied ends, a pool's members) is one parameter: its gradients are to be summed over
+  /// the lanes, and it counts once in the norm.
   virtual const std::vector<std::pair<std::string, Tensor>>& parameters() const = 0;
   virtual double forward_flops(const Microbatch& microbatch) const = 0;
 };

@@ -23,4 +23,9 @@ class Seed {
   std::uint64_t value_;
 };
 
+/// Where a module's initial weights come from: what its factory is called with.
+Seed weight_seed(Seed run, std::string_view module);
+/// Where the randomness of a step comes from; Context::random goes on from it.
+Seed step_seed(Seed run, std::int64_t step);
+
 }  // namespace nestor::modules
