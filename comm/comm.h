@@ -3,4 +3,5 @@
 
 #include <nestor/comm/buffer.h>
 #include <nestor/comm/channel.h>
+#include <nestor/comm/collective.h>
 #include <nestor/comm/status.h>

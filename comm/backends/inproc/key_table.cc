@@ -1,0 +1,110 @@
+#include <utility>
+
+#include <nestor/comm/backends/inproc/key_table.h>
+
+namespace nestor::comm::inproc {
+
+namespace {
+
+constexpr std::size_t kInitialSlots = 4 * KeyTable::kRemembered;  // a power of two
+
+std::uint64_t mix(std::uint64_t x) {  // the finaliser of splitmix64 (Steele, Lea and Flood, 2014)
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+KeyTable::KeyTable() : slots_(kInitialSlots), taken_(kRemembered) {}
+
+std::size_t KeyTable::home(const Address& address) const {
+  std::uint64_t hash = mix(address.key.tag + 0x9e3779b97f4a7c15ULL * static_cast<std::uint32_t>(address.from + 1));
+  hash = mix(hash ^ address.key.step ^ (address.key.generation << 32));
+  return static_cast<std::size_t>(hash) & (slots_.size() - 1);
+}
+
+KeyTable::Slot* KeyTable::find(const Address& address) {
+  for (std::size_t i = home(address);; i = (i + 1) & (slots_.size() - 1)) {
+    Slot& slot = slots_[i];
+    if (slot.state == KeyState::empty) return nullptr;
+    if (slot.address == address) return &slot;
+  }
+}
+
+KeyTable::Slot& KeyTable::insert(const Address& address, KeyState state) {
+  if (2 * (used_ + 1) > slots_.size()) grow();
+  std::size_t i = home(address);
+  while (slots_[i].state != KeyState::empty) i = (i + 1) & (slots_.size() - 1);
+  ++used_;
+  slots_[i].address = address;
+  slots_[i].state = state;
+  return slots_[i];
+}
+
+Message KeyTable::take(Slot& slot) {
+  Message message = std::move(slot.message);
+  slot.message.clear();
+  slot.state = KeyState::taken;
+  const Address address = slot.address;
+  if (remembered_ == kRemembered) {
+    erase(static_cast<std::size_t>(find(taken_[next_taken_]) - slots_.data()));
+  } else {
+    ++remembered_;
+  }
+  taken_[next_taken_] = address;
+  next_taken_ = (next_taken_ + 1) % kRemembered;
+  return message;
+}
+
+void KeyTable::erase(std::size_t index) {
+  const std::size_t mask = slots_.size() - 1;
+  slots_[index] = Slot{};
+  --used_;
+  // Close the gap: a later slot of the same run moves up unless that would put it before its home.
+  for (std::size_t i = (index + 1) & mask; slots_[i].state != KeyState::empty; i = (i + 1) & mask) {
+    const std::size_t distance = (i - home(slots_[i].address)) & mask;
+    if (distance >= ((i - index) & mask)) {
+      slots_[index] = std::exchange(slots_[i], Slot{});
+      index = i;
+    }
+  }
+}
+
+void KeyTable::drop_below(std::uint64_t generation, std::vector<Message>& dropped) {
+  std::vector<Slot> old(slots_.size());
+  old.swap(slots_);
+  std::vector<Address> ring(kRemembered);
+  ring.swap(taken_);
+  const std::size_t count = std::exchange(remembered_, 0);
+  const std::size_t first = (next_taken_ + kRemembered - count) % kRemembered;
+  next_taken_ = 0;
+  used_ = 0;
+  for (std::size_t i = 0; i < count; ++i) {  // in the order they were taken
+    const Address& address = ring[(first + i) % kRemembered];
+    if (address.key.generation < generation) continue;
+    insert(address, KeyState::taken);
+    taken_[next_taken_++] = address;
+    ++remembered_;
+  }
+  next_taken_ %= kRemembered;
+  for (Slot& slot : old) {
+    if (slot.state == KeyState::empty || slot.state == KeyState::taken) continue;
+    if (slot.address.key.generation >= generation) {
+      insert(slot.address, slot.state).message = std::move(slot.message);
+    } else if (slot.state != KeyState::posted) {
+      dropped.push_back(std::move(slot.message));
+    }
+  }
+}
+
+void KeyTable::grow() {
+  std::vector<Slot> old(2 * slots_.size());
+  old.swap(slots_);
+  used_ = 0;
+  for (Slot& slot : old) {
+    if (slot.state != KeyState::empty) insert(slot.address, slot.state).message = std::move(slot.message);
+  }
+}
+
+}  // namespace nestor::comm::inproc

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <nestor/comm/channel.h>
+
+namespace nestor::comm::inproc {
+
+/// Where a message belongs: the lane it comes from and its key.
+struct Address {
+  Key key;
+  std::int32_t from = -1;
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+/// What a lane's end knows of a key.
+enum class KeyState : std::uint8_t {
+  empty,    ///< no such key (a free slot)
+  posted,   ///< announced, not yet arrived
+  arrived,  ///< arrived, not yet announced
+  ready,    ///< announced and arrived
+  taken,    ///< handed out; remembered for a while so that a second use is reported
+};
+
+/// Open addressing with linear probing and backward-shift deletion: no allocation once it has grown to the number of
+/// keys alive at once. Remembers the last `kRemembered` taken keys. Not thread-safe.
+class KeyTable {
+ public:
+  static constexpr std::size_t kRemembered = 1024;
+
+  struct Slot {
+    Address address;
+    KeyState state = KeyState::empty;
+    Message message;
+  };
+
+  KeyTable();
+  /// The slot of a key, or null. Valid until the next insert, take or drop.
+  Slot* find(const Address& address);
+  /// The slot of a key that is not in the table, in state `state`.
+  Slot& insert(const Address& address, KeyState state);
+  /// Moves the message out of a slot and remembers its key as taken.
+  Message take(Slot& slot);
+  /// Drops every key of a generation below `generation`; their messages are moved to `dropped`, for the caller to
+  /// destroy where no lock is held.
+  void drop_below(std::uint64_t generation, std::vector<Message>& dropped);
+  /// Keys posted or arrived and not yet taken.
+  std::size_t open() const { return used_ - remembered_; }
+
+ private:
+  std::size_t home(const Address& address) const;
+  void erase(std::size_t index);
+  void grow();
+
+  std::vector<Slot> slots_;
+  std::vector<Address> taken_;  ///< ring of the remembered keys
+  std::size_t next_taken_ = 0;
+  std::size_t used_ = 0;
+  std::size_t remembered_ = 0;
+};
+
+}  // namespace nestor::comm::inproc
