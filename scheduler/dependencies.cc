@@ -1,3 +1,5 @@
+
+#include <algorithm>
 #include <cmath>
 
 #include <nestor/scheduler/dependencies.h>
@@ -10,6 +12,8 @@ Dependencies::Dependencies(const Workload& workload)
       modules_(static_cast<std::int32_t>(workload.pools.size()) + 1),
       lanes_(workload.lane_count()) {
   place(workload);
+  measure_transfers(workload);
+  set_grid();
   link(workload);
 }
 
@@ -41,11 +45,9 @@ void Dependencies::place(const Workload& workload) {
       2 * static_cast<std::size_t>(microbatches_) * (static_cast<std::size_t>(stages_) + modules_ - 1);
   lane_.assign(size, -1);
   cost_.assign(size, 0);
-  double total = 0;
   auto put = [&](OperatorId op, LaneId lane, double cost) {
     lane_[op.index()] = lane.value;
     cost_[op.index()] = cost;
-    total += cost;
     ++count_;
   };
   for (std::int32_t m = 0; m < microbatches_; ++m) {
@@ -65,14 +67,32 @@ void Dependencies::place(const Workload& workload) {
       if (workload.has_backward(module, MicrobatchId{m})) put(backward(module, m), lane, pool.backward[m]);
     }
   }
-  // No time of the step exceeds the sum of all costs (waits are for other operators), so that all of them are exact
-  // multiples of a grid 2^52 times finer than that sum.
-  if (total > 0) {
-    int exponent = 0;
-    std::frexp(total, &exponent);
-    grid_ = std::ldexp(1.0, exponent - 51);
-    for (double& cost : cost_) cost = on_grid(cost);
-  }
+}
+
+void Dependencies::measure_transfers(const Workload& workload) {
+  const double rate = workload.transfer_bytes_per_second;
+  free_transfers_ = workload.transfer_latency == 0 && rate == 0;
+  auto measure = [&](std::int64_t bytes, bool is_encoder) {
+    is_encoder_.push_back(is_encoder);
+    message_bytes_.push_back(bytes);
+    message_seconds_.push_back(workload.transfer_latency + (rate > 0 ? static_cast<double>(bytes) / rate : 0));
+  };
+  measure(workload.llm.message_bytes, false);
+  for (const PoolWorkload& pool : workload.pools) measure(pool.message_bytes, pool.kind == PoolKind::encoder);
+}
+
+void Dependencies::set_grid() {
+  // No time of the step exceeds the sum of all costs and a transfer for each operator, since something of the two is
+  // under way at any instant. A grid 2^51 times finer than that sum makes all times exact.
+  const double longest = *std::max_element(message_seconds_.begin(), message_seconds_.end());
+  double total = longest * count_;
+  for (const double cost : cost_) total += cost;
+  if (total <= 0) return;
+  int exponent = 0;
+  std::frexp(total, &exponent);
+  grid_ = std::ldexp(1.0, exponent - 51);
+  for (double& cost : cost_) cost = on_grid(cost);
+  for (double& seconds : message_seconds_) seconds = on_grid(seconds);
 }
 
 void Dependencies::link(const Workload& workload) {

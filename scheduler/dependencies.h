@@ -38,6 +38,10 @@ class Dependencies {
   OperatorId backward(ModuleId module, std::int32_t microbatch, std::int32_t stage = 0) const {
     return OperatorId{forward(module, microbatch, stage).value + (module == kLlm ? llm_size() : microbatches_)};
   }
+  /// The backward that belongs to a forward.
+  OperatorId backward_of(OperatorId forward) const {
+    return OperatorId{forward.value + (forward.value < llm_size() ? llm_size() : microbatches_)};
+  }
   /// The number of a forward or backward row; invalid where no such operator exists (any row may be asked).
   OperatorId find(const Operator& row) const;
   /// The row that stands for an operator; times are zero.
@@ -61,20 +65,38 @@ class Dependencies {
   std::span<const OperatorId> needs(OperatorId op) const {
     return {needs_.data() + needs_begin_[op.index()], needs_.data() + needs_begin_[op.index() + 1]};
   }
-  /// A number of seconds rounded to the grid of the costs.
-  double on_grid(double seconds) const;
+  /// Payload of a transfer from one module to another: an encoder's own message wherever it goes or comes back from, a
+  /// generator's for what passes between it and the LLM, else the LLM's stage-to-stage message.
+  std::int64_t message_bytes(ModuleId from, ModuleId to) const { return message_bytes_[edge(from, to).index()]; }
+  /// Seconds from the end of an operator to the arrival of its output for another; 0 on one lane. On the grid.
+  double transfer_seconds(OperatorId from, OperatorId to) const {
+    if (free_transfers_ || lane(from) == lane(to)) return 0;
+    return message_seconds_[edge(module(from), module(to)).index()];
+  }
+  bool free_transfers() const { return free_transfers_; }
 
  private:
   std::int32_t llm_size() const { return microbatches_ * stages_; }
   std::int64_t pool_begin(ModuleId module) const {
     return 2 * std::int64_t{llm_size()} + 2 * std::int64_t{microbatches_} * (module.value - 1);
   }
+  double on_grid(double seconds) const;
+  ModuleId edge(ModuleId from, ModuleId to) const {
+    if (from == kLlm) return to;
+    return to == kLlm || is_encoder_[from.index()] ? from : to;
+  }
   void place(const Workload& workload);
+  void measure_transfers(const Workload& workload);
+  void set_grid();
   void link(const Workload& workload);
 
   std::int32_t stages_, microbatches_, modules_, lanes_;
   std::int32_t count_ = 0;
   double grid_ = 0;
+  bool free_transfers_ = true;
+  std::vector<std::uint8_t> is_encoder_;  ///< by module, as the next two
+  std::vector<std::int64_t> message_bytes_;
+  std::vector<double> message_seconds_;
   std::vector<std::int32_t> lane_;  ///< -1: no such row
   std::vector<double> cost_;
   std::vector<std::uint32_t> needs_begin_;
