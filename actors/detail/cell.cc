@@ -1,0 +1,305 @@
+#include <utility>
+
+#include <nestor/actors/actor.h>
+#include <nestor/actors/detail/cell.h>
+#include <nestor/actors/detail/future_state.h>
+#include <nestor/actors/error.h>
+#include <nestor/actors/registry.h>
+
+namespace nestor::actors {
+
+detail::Cell& Actor::cell() const {
+  if (cell_ == nullptr) throw Error("actor", "was not spawned", "make actors by Runtime::spawn");
+  return *cell_;
+}
+
+Runtime& Actor::runtime() const {
+  return cell().registry()->runtime();
+}
+
+namespace detail {
+
+namespace {
+
+thread_local Cell* current_cell = nullptr;
+
+class CurrentCell {
+ public:
+  explicit CurrentCell(Cell* cell) : before_(std::exchange(current_cell, cell)) {}
+  ~CurrentCell() { current_cell = before_; }
+
+ private:
+  Cell* before_;
+};
+
+/// Work that no caller waits for: what it throws ends the actor, so that it is not lost.
+class Notice final : public Task {
+ public:
+  Notice(const char* what, std::function<void(Cell&)> work) : what_(what), work_(std::move(work)) {}
+  bool run(Cell& cell) override {
+    try {
+      work_(cell);
+    } catch (const std::exception& error) {
+      cell.quit(std::string(what_) + " threw: " + error.what());
+    } catch (...) {
+      cell.quit(std::string(what_) + " threw");
+    }
+    return false;
+  }
+  void abandon(std::exception_ptr) override {}
+  bool settled() const override { return true; }
+
+ private:
+  const char* what_;
+  std::function<void(Cell&)> work_;
+};
+
+}  // namespace
+
+Cell::Cell(std::string name, std::string type_name, std::type_index type, std::size_t mailbox_limit,
+           std::chrono::nanoseconds send_limit, std::shared_ptr<Registry> registry)
+    : name_(std::move(name)),
+      type_name_(std::move(type_name)),
+      type_(type),
+      mailbox_limit_(mailbox_limit),
+      send_limit_(send_limit),
+      registry_(std::move(registry)) {}
+
+Cell::~Cell() = default;
+
+Cell* Cell::current() {
+  return current_cell;
+}
+
+CellState Cell::state() const {
+  std::lock_guard lock(mutex_);
+  return state_;
+}
+
+std::size_t Cell::queued() const {
+  std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
+std::string Cell::death_cause() const {
+  std::lock_guard lock(mutex_);
+  return cause_;
+}
+
+std::exception_ptr Cell::obituary() const {
+  return std::make_exception_ptr(ActorDied(name_, death_cause()));
+}
+
+void Cell::post(std::shared_ptr<Task> task, bool exempt_from_limit) {
+  std::shared_ptr<Waker> waker;
+  {
+    std::unique_lock lock(mutex_);
+    const auto room = [this] { return queue_.size() < mailbox_limit_ || state_ >= CellState::dead; };
+    if (!exempt_from_limit && !room()) {
+      bool freed = false;
+      if (current_cell != this) {
+        ++blocked_;
+        freed = room_.wait_until(lock, deadline_after(send_limit_), room);
+        --blocked_;
+      }
+      if (!freed) {
+        throw CallTimeout(name_, "its mailbox is full (" + std::to_string(mailbox_limit_) + " calls)",
+                          "wait for results before calling more");
+      }
+    }
+    if (state_ < CellState::dead) {
+      queue_.push_back(std::move(task));
+      if (!std::exchange(scheduled_, true)) waker = waker_;
+    }
+  }
+  if (task) task->abandon(obituary());
+  if (waker) waker->wake();
+}
+
+void Cell::post_after(std::chrono::nanoseconds delay, std::shared_ptr<Task> task) {
+  std::shared_ptr<Waker> waker;
+  {
+    std::lock_guard lock(mutex_);
+    waker = waker_;
+  }
+  if (waker) waker->wake_after(delay, std::move(task), weak_from_this());
+}
+
+void Cell::set_waker(std::shared_ptr<Waker> waker) {
+  {
+    std::lock_guard lock(mutex_);
+    waker_ = waker;
+    if (queue_.empty() && state_ < CellState::dead) return;
+    scheduled_ = true;
+  }
+  waker->wake();
+}
+
+void Cell::discard() {
+  std::lock_guard lock(mutex_);
+  queue_.clear();
+}
+
+void Cell::construct(const Factory& factory) {
+  actor_ = factory();
+  std::lock_guard lock(mutex_);
+  if (state_ == CellState::pending) state_ = CellState::alive;
+}
+
+Cell::Next Cell::next(std::shared_ptr<Task>& task) {
+  std::lock_guard lock(mutex_);
+  if (state_ >= CellState::dead) return Next::dead;
+  if (queue_.empty()) {
+    scheduled_ = false;
+    return Next::idle;
+  }
+  task = std::move(queue_.front());
+  queue_.pop_front();
+  running_ = task;
+  if (blocked_ > 0) room_.notify_one();
+  return Next::run;
+}
+
+void Cell::finished(std::shared_ptr<Task> task, bool replies_later) {
+  std::lock_guard lock(mutex_);
+  running_.reset();
+  if (!replies_later || state_ >= CellState::dead) return;
+  if (deferred_.size() >= sweep_at_) {
+    std::erase_if(deferred_, [](const auto& other) { return other->settled(); });
+    sweep_at_ = 2 * deferred_.size() + 16;
+  }
+  deferred_.push_back(std::move(task));
+}
+
+bool Cell::drain() {
+  CurrentCell current(this);
+  for (;;) {
+    std::shared_ptr<Task> task;
+    switch (next(task)) {
+      case Next::idle:
+        return true;
+      case Next::dead:
+        end();
+        return false;
+      case Next::run:
+        break;
+    }
+    const bool replies_later = task->run(*this);
+    finished(std::move(task), replies_later);
+    if (quitting_) die(quit_cause_);
+  }
+}
+
+void Cell::quit(const std::string& cause) {
+  if (!std::exchange(quitting_, true)) quit_cause_ = cause;
+}
+
+bool Cell::kill(const std::string& cause) {
+  return die(cause);
+}
+
+bool Cell::die(const std::string& cause) {
+  std::vector<std::shared_ptr<Task>> tasks;
+  std::vector<std::weak_ptr<Cell>> watchers;
+  std::shared_ptr<Waker> waker;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ >= CellState::dead) return false;
+    state_ = CellState::dead;
+    cause_ = cause;
+    if (running_) tasks.push_back(running_);
+    for (auto& task : deferred_) tasks.push_back(std::move(task));
+    for (auto& task : queue_) tasks.push_back(std::move(task));
+    deferred_.clear();
+    queue_.clear();
+    watchers.swap(watchers_);
+    if (!std::exchange(scheduled_, true)) waker = waker_;
+  }
+  // The name is free before a caller learns of the death, so that it can spawn a successor at once.
+  registry_->died(*this, cause);
+  room_.notify_all();
+  const std::exception_ptr error = obituary();
+  for (auto& task : tasks) task->abandon(error);
+  for (auto& weak : watchers) {
+    if (auto watcher = weak.lock()) notify_down(watcher);
+  }
+  if (waker) waker->wake();
+  return true;
+}
+
+void Cell::end() {
+  if (actor_) {
+    try {
+      actor_->on_stop();
+    } catch (...) {
+      // The actor is dead and nobody waits for this hook: its cause of death is the one that counts.
+    }
+    actor_.reset();
+  }
+  std::vector<std::function<void()>> on_end;
+  std::shared_ptr<Waker> waker;
+  {
+    std::lock_guard lock(mutex_);
+    state_ = CellState::ended;
+    on_end.swap(on_end_);
+    waker.swap(waker_);
+  }
+  registry_->ended(*this);
+  for (auto& function : on_end) function();
+}
+
+void Cell::stop(std::function<void()> ended) {
+  bool has_ended = false, dead = false;
+  {
+    std::lock_guard lock(mutex_);
+    has_ended = state_ == CellState::ended;
+    dead = state_ >= CellState::dead;
+    if (!has_ended) on_end_.push_back(ended);
+  }
+  if (has_ended) ended();
+  if (!dead) post(std::make_shared<Notice>("stop", [](Cell& cell) { cell.quit("it was stopped"); }), true);
+}
+
+void Cell::watch(const std::shared_ptr<Cell>& watcher) {
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ < CellState::dead) {
+      watchers_.push_back(watcher);
+      return;
+    }
+  }
+  notify_down(watcher);
+}
+
+void Cell::notify_down(const std::shared_ptr<Cell>& watcher) {
+  watcher->post(std::make_shared<Notice>(
+                    "on_down", [down = Down{name_, death_cause()}](Cell& cell) { cell.object().on_down(down); }),
+                true);
+}
+
+Cell::WaitGuard::~WaitGuard() {
+  if (waiting_ == nullptr) return;
+  std::lock_guard lock(waiting_->registry_->wait_graph());
+  waiting_->waits_for_ = nullptr;
+}
+
+void Cell::begin_wait(const FutureState& state, bool bounded, WaitGuard& guard) {
+  std::lock_guard lock(registry_->wait_graph());
+  std::string path = name_;
+  for (const FutureState* waited = &state; waited != nullptr && waited->target() != nullptr;) {
+    const Cell* target = waited->target();
+    path += " -> " + target->name_;
+    if (target == this) {
+      throw Error(name_, "would wait for itself for ever: " + path,
+                  "an actor runs one call at a time; call the method directly, or keep the future and return");
+    }
+    if (bounded || target->registry_ != registry_) break;
+    waited = target->waits_for_;
+  }
+  if (bounded) return;
+  waits_for_ = &state;
+  guard.waiting_ = this;
+}
+
+}  // namespace detail
+}  // namespace nestor::actors

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <typeindex>
+#include <vector>
+
+namespace nestor::actors {
+
+class Actor;
+struct Down;
+
+namespace detail {
+
+class Cell;
+class FutureState;
+class Registry;
+
+/// A piece of work in an actor's mailbox.
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// In the actor's thread. Never throws: what the work throws goes to its future. True when the reply comes later, by
+  /// a promise: the cell then keeps the task to fail it should the actor die before.
+  virtual bool run(Cell& cell) = 0;
+  /// The actor is dead; `run` has not been called, is under way, or has left the reply for later. Any thread.
+  virtual void abandon(std::exception_ptr error) = 0;
+  virtual bool settled() const = 0;
+};
+
+/// Gives a cell a thread: after `wake` the cell's drain is called soon, in the actor's own thread. Any thread.
+class Waker {
+ public:
+  virtual ~Waker() = default;
+  virtual void wake() = 0;
+  virtual void wake_after(std::chrono::nanoseconds delay, std::shared_ptr<Task> task, std::weak_ptr<Cell> to) = 0;
+};
+
+enum class CellState : std::uint8_t {
+  pending,  ///< its constructor has not returned
+  alive,
+  dead,   ///< takes no calls; a method that was under way may still be running
+  ended,  ///< its object is gone
+};
+
+/// An actor seen from outside: name, mailbox, life. Handles share it; it outlives the actor and the runtime.
+/// Any thread, unless said otherwise.
+class Cell : public std::enable_shared_from_this<Cell> {
+ public:
+  using Factory = std::function<std::unique_ptr<Actor>()>;
+
+  /// The first task posted must construct the object.
+  Cell(std::string name, std::string type_name, std::type_index type, std::size_t mailbox_limit,
+       std::chrono::nanoseconds send_limit, std::shared_ptr<Registry> registry);
+  ~Cell();
+
+  const std::string& name() const { return name_; }
+  const std::string& type_name() const { return type_name_; }
+  std::type_index type() const { return type_; }
+  CellState state() const;
+  std::size_t queued() const;
+  /// Empty while it lives.
+  std::string death_cause() const;
+  const std::shared_ptr<Registry>& registry() const { return registry_; }
+
+  /// Puts a task in the mailbox. A full mailbox blocks the caller until there is room, at most the send limit; then,
+  /// and at once inside the actor itself, throws CallTimeout. A dead actor abandons the task.
+  void post(std::shared_ptr<Task> task, bool exempt_from_limit = false);
+  void post_after(std::chrono::nanoseconds delay, std::shared_ptr<Task> task);
+  /// Ends the actor now: calls queued, running or deferred fail with `cause`. False when it was dead already.
+  bool kill(const std::string& cause);
+  /// Ends it after what is queued. `ended` is called when its object is gone.
+  void stop(std::function<void()> ended);
+  /// `watcher` gets on_down when this one dies, at once if it is dead.
+  void watch(const std::shared_ptr<Cell>& watcher);
+
+  /// Notes that this actor's method waits for `state` until the guard goes. Throws Error where that would never end:
+  /// `state` is a call of this very actor, or of one that waits, directly or through others, for this one. A wait with
+  /// a limit is not noted, and only refused for a call of the actor itself.
+  class WaitGuard {
+   public:
+    WaitGuard() = default;
+    WaitGuard(const WaitGuard&) = delete;
+    WaitGuard& operator=(const WaitGuard&) = delete;
+    ~WaitGuard();
+
+   private:
+    friend class Cell;
+    Cell* waiting_ = nullptr;
+  };
+  void begin_wait(const FutureState& state, bool bounded, WaitGuard& guard);
+
+  /// The cell whose method this thread runs, or null.
+  static Cell* current();
+
+  /// For a cell that never gets a thread: forgets what is queued.
+  void discard();
+  /// Its thread: from now on it is woken when there is work, at once if there is some.
+  void set_waker(std::shared_ptr<Waker> waker);
+
+  // --- the actor's own thread ---
+  Actor& object() { return *actor_; }
+  /// Constructs the object. Throws what the constructor throws; the actor is then dead.
+  void construct(const Factory& factory);
+  /// Runs what is queued. False when the actor has ended: call no more.
+  bool drain();
+  /// Dies after the current method.
+  void quit(const std::string& cause);
+
+ private:
+  friend class Registry;
+  bool die(const std::string& cause);
+  void end();
+  enum class Next { run, idle, dead };
+  Next next(std::shared_ptr<Task>& task);
+  void finished(std::shared_ptr<Task> task, bool replies_later);
+  std::exception_ptr obituary() const;
+  void notify_down(const std::shared_ptr<Cell>& watcher);
+
+  const std::string name_, type_name_;
+  const std::type_index type_;
+  const std::size_t mailbox_limit_;
+  const std::chrono::nanoseconds send_limit_;
+  const std::shared_ptr<Registry> registry_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable room_;
+  CellState state_ = CellState::pending;
+  std::string cause_;
+  std::deque<std::shared_ptr<Task>> queue_;
+  std::shared_ptr<Task> running_;
+  std::vector<std::shared_ptr<Task>> deferred_;  ///< ran, but reply later; settled ones are swept now and then
+  std::size_t sweep_at_ = 16;
+  std::vector<std::weak_ptr<Cell>> watchers_;
+  std::vector<std::function<void()>> on_end_;
+  std::shared_ptr<Waker> waker_;
+  bool scheduled_ = false;   ///< a wake is under way or drain is running
+  std::size_t blocked_ = 0;  ///< callers waiting for room
+
+  std::unique_ptr<Actor> actor_;            ///< the actor's thread alone
+  std::string quit_cause_;                  ///< likewise
+  bool quitting_ = false;                   ///< likewise
+  const FutureState* waits_for_ = nullptr;  ///< under the registry's wait lock
+};
+
+}  // namespace detail
+}  // namespace nestor::actors
