@@ -19,6 +19,17 @@ class Checker {
  public:
   Checker(const Workload& workload, std::string_view source) : w_(workload), source_(source) {}
 
+  /// What must hold before anything of these sizes is allocated.
+  void sizes() const {
+    if (w_.stages < 1) fail("pipeline.stages", "must be at least 1");
+    if (w_.chunks < 1) fail("pipeline.chunks", "must be at least 1");
+    if (w_.microbatches < 1) fail("pipeline.microbatches", "must be at least 1");
+    if (w_.stages > kMaxLanes) fail("pipeline.stages", "more than 65536 lanes");
+    if (w_.pools.size() > kMaxPools) fail("encoders", "more than 1024 pools");
+    const auto rows = 2 * (std::int64_t{w_.stages} * w_.chunks + static_cast<std::int64_t>(w_.pools.size()));
+    if (rows > kMaxOperators / w_.microbatches) fail("pipeline", "more than 2^28 operators");
+  }
+
   void run() const {
     sizes();
     costs("llm.forward", w_.llm.forward, w_.model_stages(), "one per model stage");
@@ -50,16 +61,6 @@ class Checker {
 
   static std::string field(const PoolWorkload& pool) {
     return (pool.kind == PoolKind::encoder ? "encoders." : "generators.") + pool.name;
-  }
-
-  void sizes() const {
-    if (w_.stages < 1) fail("pipeline.stages", "must be at least 1");
-    if (w_.chunks < 1) fail("pipeline.chunks", "must be at least 1");
-    if (w_.microbatches < 1) fail("pipeline.microbatches", "must be at least 1");
-    if (w_.stages > kMaxLanes) fail("pipeline.stages", "more than 65536 lanes");
-    if (w_.pools.size() > kMaxPools) fail("encoders", "more than 1024 pools");
-    const auto rows = 2 * (std::int64_t{w_.stages} * w_.chunks + static_cast<std::int64_t>(w_.pools.size()));
-    if (rows > kMaxOperators / w_.microbatches) fail("pipeline", "more than 2^28 operators");
   }
 
   void seconds(const std::string& field, double value) const {
@@ -191,10 +192,7 @@ Workload make_workload(std::int32_t stages, std::int32_t chunks, std::int32_t mi
   workload.stages = stages;
   workload.chunks = chunks;
   workload.microbatches = microbatches;
-  if (stages < 1 || chunks < 1 || microbatches < 1 || stages > kMaxOperators / chunks ||
-      std::int64_t{stages} * chunks > kMaxOperators / microbatches) {
-    validate(workload, "workload");  // names the field, before anything is allocated for an absurd size
-  }
+  validate_sizes(workload, "workload");
   const std::size_t model_stages = static_cast<std::size_t>(stages) * chunks;
   workload.llm.forward.assign(model_stages, forward / chunks);
   workload.llm.backward.assign(model_stages, backward / chunks);
@@ -214,6 +212,10 @@ PoolWorkload make_pool(const Workload& workload, std::string name, PoolKind kind
   pool.absent.assign(workload.microbatches, 0);
   if (kind == PoolKind::generator) pool.inputs.push_back(kLlm);
   return pool;
+}
+
+void validate_sizes(const Workload& workload, std::string_view source) {
+  Checker(workload, source).sizes();
 }
 
 void validate(const Workload& workload, std::string_view source) {

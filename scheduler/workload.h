@@ -67,10 +67,15 @@ Workload make_workload(std::int32_t stages, std::int32_t chunks, std::int32_t mi
                        double backward);
 PoolWorkload make_pool(const Workload& workload, std::string name, PoolKind kind, double forward, double backward);
 
-/// Checks lengths, ranges, names and sizes. Throws Error naming the field.
+/// Checks lengths, ranges, names and sizes. Throws Error naming the field as `source`:field.
 void validate(const Workload& workload, std::string_view source);
+/// Of that, what must hold before vectors of these sizes are made: P, V, M and the number of pools.
+void validate_sizes(const Workload& workload, std::string_view source);
 
-/// Reads nestor.workload/1 YAML (or the JSON inside a plan). `source` names the text in errors. Throws Error.
+/// Reads and validates nestor.workload/1, YAML or JSON. `source` names the text in errors, which are "source:line:
+/// field: what" or, for JSON, "source:field: what". Throws Error.
 Workload read_workload(std::string_view text, std::string_view source);
+/// The resolved workload as a JSON object that `read_workload` reads back unchanged.
+std::string write_workload(const Workload& workload);
 
 }  // namespace nestor::scheduler
