@@ -87,6 +87,7 @@ class Model {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<LossNode>& losses() const { return losses_; }
   const std::vector<std::pair<std::string, std::string>>& ties() const { return ties_; }
+  const std::vector<std::string>& freezes() const { return frozen_; }
   bool frozen(std::string_view parameter) const;            ///< by canonical name
   std::string canonical(std::string_view parameter) const;  ///< its own name unless tied to another
   const Node& llm_node() const;
@@ -106,5 +107,7 @@ class Model {
 
 /// Canonical name of LLM layer i: "llm.layers.3". Encoders, heads and generators use their own name.
 std::string layer_name(const Model::Node& node, std::size_t layer);
+/// Does the name match the pattern? '*' stands for any run of characters, '?' for one.
+bool glob_match(std::string_view pattern, std::string_view name);
 
 }  // namespace nestor::modules

@@ -62,8 +62,7 @@ UpdateDecision decide_update(double square_sum, double clip);
 
 /// One training step in a plain loop: the definition of a right step. Clears gradients first and leaves the step's own
 /// (unclipped) in the parameters.
-ReferenceStep reference_step(WholeModel& model, Optimizer& optimizer, const OptimizerOptions& options,
-                             const StepBatch& batch, const Dataset& dataset);
+ReferenceStep reference_step(WholeModel& model, Optimizer& optimizer, const StepBatch& batch, const Dataset& dataset);
 
 /// Mean losses over a list of microbatches, no gradients.
 LossMeans reference_evaluate(WholeModel& model, const StepBatch& batch, const Dataset& dataset);

@@ -26,7 +26,7 @@ NamedTensors read_tensors(const std::filesystem::path& file, const std::set<std:
 struct CheckpointFile {
   std::string name;  ///< in the folder, "lane-0.safetensors"
   std::int64_t bytes = 0;
-  std::uint64_t checksum = 0;  ///< of the whole file
+  std::uint32_t crc32 = 0;  ///< of the whole file, zlib's
   std::vector<std::string> tensors;
 };
 
