@@ -50,7 +50,10 @@ Field Field::at(std::string_view key) const {
 }
 
 Field Field::at(std::size_t index) const {
-  return Field(*this, node_->items[index], "[" + std::to_string(index) + "]");
+  std::string step = "[";
+  append_number(step, static_cast<std::int64_t>(index));
+  step += ']';
+  return Field(*this, node_->items[index], std::move(step));
 }
 
 void Field::expect_map() const {
