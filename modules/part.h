@@ -50,8 +50,11 @@ class ParameterStore {
 /// everything is freed at its last use. One thread at a time.
 class Part {
  public:
-  /// What a forward keeps for its backward. Move-only; destroying it frees the graph.
-  class Stash;
+  /// What a forward keeps for its backward. Destroying it frees the graph.
+  class Stash {
+   public:
+    virtual ~Stash() = default;
+  };
   struct Forward {
     Tensors outputs;  ///< detached; undefined where the value is absent
     LossSums losses;

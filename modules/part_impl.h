@@ -15,7 +15,7 @@ namespace nestor::modules {
 std::vector<std::string> source_names(const Model& model, const PartSpec& spec);
 
 /// Where a gradient enters the graph. Edges, not tensors: an output's memory is then free once it has been sent.
-class Part::Stash {
+class GraphStash final : public Part::Stash {
  public:
   struct Root {
     torch::autograd::Edge edge;

@@ -127,15 +127,15 @@ Part::Forward PartImpl::forward(const std::vector<Tensors>& inputs, const Microb
   Result result = run(leaves, microbatch, true);
 
   auto root_of = [](const Tensor& tensor) {
-    return Stash::Root{torch::autograd::impl::gradient_edge(tensor), tensor.sizes().vec(), tensor.options()};
+    return GraphStash::Root{torch::autograd::impl::gradient_edge(tensor), tensor.sizes().vec(), tensor.options()};
   };
   Forward forward;
-  auto stash = std::make_unique<Stash>();
+  auto stash = std::make_unique<GraphStash>();
   bool any = false;
   for (const Tensor& output : result.outputs) {
     const bool rooted = output.defined() && output.requires_grad();
     any |= rooted;
-    stash->outputs.push_back(rooted ? root_of(output) : Stash::Root{});
+    stash->outputs.push_back(rooted ? root_of(output) : GraphStash::Root{});
     forward.outputs.push_back(output.defined() ? output.detach() : Tensor());
   }
   for (const LossTerm& term : result.losses) {
@@ -164,8 +164,9 @@ Part::Forward PartImpl::evaluate(const std::vector<Tensors>& inputs, const Micro
   return forward;
 }
 
-std::vector<Tensors> PartImpl::backward(std::unique_ptr<Stash> stash, const Tensors& output_gradients) {
-  if (!stash) return std::vector<Tensors>(sources_.size());
+std::vector<Tensors> PartImpl::backward(std::unique_ptr<Stash> kept, const Tensors& output_gradients) {
+  if (!kept) return std::vector<Tensors>(sources_.size());
+  std::unique_ptr<GraphStash> stash(static_cast<GraphStash*>(kept.release()));
   if (!output_gradients.empty() && output_gradients.size() != stash->outputs.size())
     throw Error(name_,
                 std::to_string(output_gradients.size()) + " gradients for " + std::to_string(stash->outputs.size()) +
