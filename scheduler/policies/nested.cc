@@ -230,8 +230,9 @@ Schedule nested(const Workload& workload, const Dependencies& d, std::optional<s
   }
   const double target = decoupled_makespan(workload, d) * (1 + kSameTime);
   const std::int32_t largest = nester.largest_extra_warmup();
-  std::vector<double> makespans(static_cast<std::size_t>(largest) + 1, std::numeric_limits<double>::infinity());
-  double best = std::numeric_limits<double>::infinity();
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<double> makespans(static_cast<std::size_t>(largest) + 1, kNever);
+  double best = kNever;
   for (std::int32_t D = 0; D <= largest; ++D) {
     auto orders = nester.order(D);
     if (!orders) continue;
@@ -240,7 +241,7 @@ Schedule nested(const Workload& workload, const Dependencies& d, std::optional<s
     if (makespans[D] <= target) return {std::move(*orders), D};
   }
   for (std::int32_t D = 0; D <= largest; ++D) {
-    if (makespans[D] <= best * kWorthIt) return {*nester.order(D), D};
+    if (makespans[D] < kNever && makespans[D] <= best * kWorthIt) return {*nester.order(D), D};
   }
   const std::int32_t everything = workload.microbatches * workload.chunks;  // all forwards first: never a deadlock
   return {nester.order(everything).value(), everything};
