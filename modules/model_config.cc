@@ -40,7 +40,7 @@ std::vector<EncoderConfig> read_encoders(ConfigSection& model, std::int64_t chan
     section.choice("kind", {"vit"});
     encoder.vit.channels = channels;
     encoder.vit.image_size = image_size;
-    encoder.vit.input = section.choice("input", {"pixels"});
+    encoder.vit.input = section.text("input", "pixels");
     read_sizes(section, encoder.vit);
     section.finish();
     encoders.push_back(std::move(encoder));
@@ -54,12 +54,12 @@ struct LlmConfig {
   bool tied = true;
 };
 
-LlmConfig read_llm(ConfigSection& model, const ModelData& info) {
+LlmConfig read_llm(ConfigSection& model, const DatasetInfo& info) {
   auto section = model.section("llm");
   LlmConfig llm;
   auto& options = llm.qwen3;
   section.choice("kind", {"qwen3"});
-  options.vocabulary = info.vocabulary;
+  options.vocabulary = info.vocabulary_size;
   options.layers = section.integer("layers", options.layers, 1, kDeepest);
   options.width = section.integer("width", options.width, 1, kWidest);
   options.heads = section.integer("heads", options.heads, 1, kWidest);
@@ -87,7 +87,7 @@ struct GeneratorConfig {
   MmditOptions mmdit;
 };
 
-std::vector<GeneratorConfig> read_generators(ConfigSection& model, const ModelData& info) {
+std::vector<GeneratorConfig> read_generators(ConfigSection& model, const DatasetInfo& info) {
   std::vector<GeneratorConfig> generators;
   auto all = model.section("generators");
   for (const auto& name : all.keys()) {
@@ -96,6 +96,7 @@ std::vector<GeneratorConfig> read_generators(ConfigSection& model, const ModelDa
     generator.name = name;
     section.choice("kind", {"mmdit"});
     generator.inputs = section.texts("inputs", {"llm"});
+    generator.mmdit.target = section.text("target", "target");
     generator.weight = section.number("weight", 1, 0, 1e6);
     auto& options = generator.mmdit;
     options.channels = info.channels;
@@ -124,7 +125,7 @@ void check_name(const ConfigSection& model, const std::string& kind, const std::
 
 }  // namespace
 
-Model model_from_config(const YAML::Node& node, const ModelData& info, const std::string& source) {
+Model model_from_config(const YAML::Node& node, const DatasetInfo& info, const std::string& source) {
   ConfigSection section(node, source, "model");
   auto encoders = read_encoders(section, info.channels, info.image_size);
   if (!section.has("llm")) section.fail("llm", "is missing", "a model has one: llm: {kind: qwen3, ...}");
@@ -138,12 +139,17 @@ Model model_from_config(const YAML::Node& node, const ModelData& info, const std
   std::map<std::string, ContextSource> sources;
   std::vector<Value> llm_inputs{model.input("tokens")};
   const auto labels = model.input("labels");
-  if (!encoders.empty()) values["pixels"] = model.input("pixels");
   for (auto& encoder : encoders) {
     check_name(section, "encoders", encoder.name);
     auto& vit = encoder.vit;
     vit.llm_width = llm.qwen3.width;
-    llm.qwen3.splices.push_back({info.image_token, vit.input});
+    if (!values.contains(vit.input)) values[vit.input] = model.input(vit.input);
+    const auto placeholder = info.placeholders.find(vit.input);
+    if (placeholder == info.placeholders.end()) {
+      section.fail("encoders." + encoder.name + ".input", "the data has no " + vit.input + " in its text",
+                   "choose tasks that read pictures, or leave the encoder out");
+    }
+    llm.qwen3.splices.push_back({placeholder->second, vit.input});
     values[encoder.name] =
         model.encoder(encoder.name, {values.at(vit.input)}, [vit](Seed seed) { return VisionTransformer(vit, seed); });
     sources[encoder.name] = {ContextSource::Kind::images, vit.input, vit.llm_width,
@@ -162,7 +168,6 @@ Model model_from_config(const YAML::Node& node, const ModelData& info, const std
     model.layer_loss(
         "balance", [layers](const Sample& sample) { return sample.has("tokens") ? layers : 0; }, llm.balance_weight);
   }
-  if (!generators.empty()) values["target"] = model.input("target");
   for (auto& generator : generators) {
     check_name(section, "generators", generator.name);
     std::vector<Value> inputs;
@@ -175,11 +180,13 @@ Model model_from_config(const YAML::Node& node, const ModelData& info, const std
       inputs.push_back(values[input]);
       generator.mmdit.contexts.push_back(found->second);
     }
-    inputs.push_back(values["target"]);
+    const auto& target = generator.mmdit.target;
+    if (!values.contains(target)) values[target] = model.input(target);
+    inputs.push_back(values[target]);
     const auto options = generator.mmdit;
     model.generator(
-        generator.name, inputs, [options](Seed seed) { return DiffusionTransformer(options, seed); },
-        count_of("target"), generator.weight);
+        generator.name, inputs, [options](Seed seed) { return DiffusionTransformer(options, seed); }, count_of(target),
+        generator.weight);
   }
   for (const auto& pattern : frozen) model.freeze(pattern);
   model.validate();
@@ -190,7 +197,7 @@ std::int64_t image_tokens(const YAML::Node& node, std::int64_t image_size, const
   ConfigSection section(node, source, "model");
   std::int64_t tokens = 0;
   for (const auto& encoder : read_encoders(section, 3, image_size)) {
-    tokens += patch_count(image_size, image_size, encoder.vit.patch);
+    if (encoder.vit.input == "pixels") tokens += patch_count(image_size, image_size, encoder.vit.patch);
   }
   return tokens;
 }
