@@ -20,10 +20,10 @@ struct DatasetOptions {
   /// Positions in the text that one picture of that side takes: what the encoders of "pixels" give together, e.g.
   /// (side / patch)². 0 for a model without encoder.
   std::function<std::int64_t(std::int64_t image_size)> image_tokens = [](std::int64_t) { return 0; };
-  Seed seed = Seed(1);               ///< the run's
-  std::string where = "data";        ///< the section's place, for errors: "icons.yaml:data"
-  std::filesystem::path base;        ///< what a relative data.path starts from; empty: the working folder
-  std::filesystem::path vocabulary;  ///< a run folder's vocabulary.json, to go on with; empty: from the captions
+  Seed seed = Seed(1);                ///< the run's
+  std::string where = "config:data";  ///< the section's place, for errors: "icons.yaml:data"
+  std::filesystem::path base;         ///< what a relative data.path starts from; empty: the working folder
+  std::filesystem::path vocabulary;   ///< a run folder's vocabulary.json, to go on with; empty: from the captions
 };
 
 /// What a model needs to know of its data.
@@ -42,8 +42,8 @@ struct LoadedDataset {
 };
 
 /// The dataset of a configuration's `data` section; docs/formats.md lists the keys of each kind (image_folder,
-/// synthetic). Strict: an unknown key, a wrong type or a value out of range is an Error "WHERE.KEY: WHAT (HINT)".
-/// Pictures are read here, so that a bad one stops the run before it starts.
+/// synthetic). Strict: an unknown key, a wrong type or a value out of range is an Error "SOURCE:FIELD.KEY: WHAT
+/// (HINT)". Pictures are read here, so that a bad one stops the run before it starts.
 LoadedDataset make_dataset(const YAML::Node& data, const DatasetOptions& options = {});
 
 }  // namespace nestor::modules

@@ -30,11 +30,18 @@ struct Icon {
   std::vector<std::string> captions;  ///< own names first
 };
 
-/// Its picture at the nominal size; the first frame of a sheet of frames.
+/// Its picture at the nominal size; of a sheet of frames the first that shows anything.
 torch::Tensor read_icon(const fs::path& path, std::int64_t size) {
   auto pixels = read_image_bytes(path);
-  const bool sheet = pixels.size(1) % size == 0 && pixels.size(2) % size == 0;
-  return sheet ? pixels.narrow(1, 0, size).narrow(2, 0, size).contiguous() : resize_image(pixels, size);
+  const std::int64_t height = pixels.size(1), width = pixels.size(2);
+  if (height == size && width == size) return pixels;
+  if (height % size != 0 || width % size != 0) return resize_image(pixels, size);
+  torch::Tensor frame;
+  for (std::int64_t i = 0; i < height / size * (width / size); ++i) {
+    frame = pixels.narrow(1, i / (width / size) * size, size).narrow(2, i % (width / size) * size, size);
+    if (frame.min().item<int>() != frame.max().item<int>()) break;
+  }
+  return frame.contiguous();
 }
 
 std::string content_of(const torch::Tensor& pixels) {
