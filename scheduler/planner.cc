@@ -20,6 +20,7 @@ constexpr Policy kPolicies[] = {
     {"coupled", policies::coupled, policies::coupled_workload},
     {"decoupled", policies::decoupled, nullptr},
     {"nested", policies::nested, nullptr},
+    {"filled", policies::filled, nullptr},
 };
 
 const Policy& find_policy(const std::string& name) {

@@ -33,6 +33,7 @@ struct PoolWorkload {
   std::vector<double> backward;      ///< seconds, one per microbatch
   std::vector<LaneId> lanes;         ///< lane of each member
   std::vector<std::int32_t> owner;   ///< member that has each microbatch
+  bool owner_given = false;          ///< the file names owners: planners keep them
   std::vector<std::uint8_t> absent;  ///< 1 where the microbatch lacks this modality (M)
   std::vector<ModuleId> inputs;      ///< generators: what they read, kLlm and encoders
   bool trainable = true;

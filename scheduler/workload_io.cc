@@ -111,6 +111,7 @@ void read_pool(const Field& field, Workload& w, const std::string& name, PoolKin
   }
   if (field.has("owner")) {
     const Field owner = field.at("owner");
+    pool.owner_given = true;
     owner.expect_list();
     expect_length(owner, microbatches, "one per microbatch");
     for (std::size_t m = 0; m < microbatches; ++m) pool.owner[m] = owner.at(m).small_integer();

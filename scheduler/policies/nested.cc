@@ -5,6 +5,7 @@
 
 #include <nestor/scheduler/backbone.h>
 #include <nestor/scheduler/earliest_times.h>
+#include <nestor/scheduler/policies/placement.h>
 #include <nestor/scheduler/policies/policies.h>
 
 namespace nestor::scheduler::policies {
@@ -23,6 +24,10 @@ struct Position {
   std::int64_t rank = -1;
   friend auto operator<=>(const Position&, const Position&) = default;
 };
+
+/// Activations a member may hold where microbatches are cut one by one, in pipeline depths.
+constexpr std::int32_t kRoundsInFlight = 4;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 enum class CutKind : std::uint8_t { encoder_backward, encoder_forward, generator };  // at one instant, in this order
 
@@ -214,23 +219,9 @@ double decoupled_makespan(const Workload& workload, const Dependencies& d) {
   return earliest_times(d, decoupled(workload, d, std::nullopt).orders).makespan;
 }
 
-}  // namespace
-
-Schedule nested(const Workload& workload, const Dependencies& d, std::optional<std::int32_t> extra_warmup) {
-  const Nester nester(workload, d);
-  if (extra_warmup || !nester.generates()) {
-    const std::int32_t D = extra_warmup.value_or(0);
-    auto orders = nester.order(D);
-    if (!orders) {
-      throw Error("extra_warmup",
-                  std::to_string(D) + " forwards more let no round of the generator pass the last stage",
-                  "leave it to the search");
-    }
-    return {std::move(*orders), D};
-  }
-  const double target = decoupled_makespan(workload, d) * (1 + kSameTime);
-  const std::int32_t largest = nester.largest_extra_warmup();
-  constexpr double kNever = std::numeric_limits<double>::infinity();
+/// The best of the stopped clock over D: the smallest that reaches `target`, or within 1% of the best.
+Schedule stop_clock(const Nester& nester, const Workload& workload, const Dependencies& d, double target) {
+  const std::int32_t largest = nester.generates() ? nester.largest_extra_warmup() : 0;
   std::vector<double> makespans(static_cast<std::size_t>(largest) + 1, kNever);
   double best = kNever;
   for (std::int32_t D = 0; D <= largest; ++D) {
@@ -245,6 +236,66 @@ Schedule nested(const Workload& workload, const Dependencies& d, std::optional<s
   }
   const std::int32_t everything = workload.microbatches * workload.chunks;  // all forwards first: never a deadlock
   return {nester.order(everything).value(), everything};
+}
+
+/// Every D up to 2P, then in steps, up to four rounds of all chunks more: what a pool far from the LLM may need.
+std::vector<std::int32_t> warmups_to_try(const Workload& workload) {
+  if (!has_generator_rows(workload)) return {0};
+  const std::int64_t P = workload.stages, V = workload.chunks, most = std::int64_t{workload.microbatches} * V;
+  std::vector<std::int32_t> result;
+  for (std::int64_t D = 0; D <= std::min(4 * P * V, most); D += D < 2 * P ? 1 : std::max<std::int64_t>(1, P / 2)) {
+    result.push_back(static_cast<std::int32_t>(D));
+  }
+  return result;
+}
+
+Caps nested_caps(const Workload& workload) {
+  Caps caps;
+  for (const PoolWorkload& pool : workload.pools) {
+    const auto size = static_cast<std::int32_t>(pool.lanes.size());
+    caps.push_back(pool.in_flight_cap.value_or(kRoundsInFlight * ((workload.stages + size - 1) / size)));
+  }
+  return caps;
+}
+
+/// True where every pool is one member on the lane that `coupled` would use.
+bool is_coupled_placement(const Workload& workload) {
+  const Workload other = coupled_workload(workload);
+  for (std::size_t p = 0; p < workload.pools.size(); ++p) {
+    if (workload.pools[p].lanes != other.pools[p].lanes) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Schedule nested(const Workload& workload, const Dependencies& d, std::optional<std::int32_t> extra_warmup) {
+  const Nester nester(workload, d);
+  if (extra_warmup) {
+    auto orders = nester.order(*extra_warmup);
+    if (!orders) {
+      throw Error("extra_warmup",
+                  std::to_string(*extra_warmup) + " forwards more let no round of the generator pass the last stage",
+                  "leave it to the search");
+    }
+    return {std::move(*orders), *extra_warmup};
+  }
+  const double target = decoupled_makespan(workload, d) * (1 + kSameTime);
+  Schedule best = stop_clock(nester, workload, d, target);
+  double makespan = earliest_times(d, best.orders).makespan;
+  if (makespan <= target) return best;
+
+  // Rounds that stop every lane lose where pools are small, skewed or far away: cut each microbatch by itself there.
+  Placement placed = place_with_search(workload, d, warmups_to_try(workload), nested_caps(workload));
+  if (placed.makespan < makespan) {
+    best = std::move(placed.schedule);
+    makespan = placed.makespan;
+  }
+  if (is_coupled_placement(workload)) {
+    Schedule other = coupled(workload, d, std::nullopt);
+    if (earliest_times(d, other.orders).makespan < makespan) best = std::move(other);
+  }
+  return best;
 }
 
 }  // namespace nestor::scheduler::policies

@@ -34,6 +34,12 @@ Schedule decoupled(const Workload& workload, const Dependencies& dependencies,
 /// generator. Throws Error if a given D deadlocks.
 Schedule nested(const Workload& workload, const Dependencies& dependencies, std::optional<std::int32_t> extra_warmup);
 
+/// Beyond nesting: pool operators also use the idle windows of the backbone's own bubble, within caps on activations in
+/// flight (a pool's in_flight_cap; 4 for encoders or what the LLM's order forces, 2 for generators), LLM activations as
+/// nested's. List scheduling under several rules, then a local search where the plan is small. Never longer than
+/// `nested` where that keeps within the same caps. Throws Error where nothing fits the caps.
+Schedule filled(const Workload& workload, const Dependencies& dependencies, std::optional<std::int32_t> extra_warmup);
+
 /// Has any microbatch a generator's rows? (Then B(m, last) waits for a generator, and warm-up matters.)
 bool has_generator_rows(const Workload& workload);
 
