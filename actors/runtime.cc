@@ -119,10 +119,8 @@ void Runtime::shutdown(std::chrono::nanoseconds limit) {
   if (!survivors.empty()) {
     std::string names;
     for (const std::string& name : survivors) names += (names.empty() ? "" : ", ") + name;
-    throw Error(
-        "runtime",
-        std::to_string(survivors.size()) + " actors did not end within " + detail::in_words(limit) + ": " + names,
-        "their methods are still running");
+    throw Error("runtime", "actors did not end within " + detail::in_words(limit) + ": " + names,
+                "their methods are still running");
   }
   impl_->system.reset();
 }

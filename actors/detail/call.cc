@@ -18,6 +18,12 @@ std::exception_ptr call_failed(const std::string& actor, const std::string& meth
   const std::exception_ptr cause = std::current_exception();
   try {
     throw;
+  } catch (const Error& error) {
+    // One that names this actor already is not prefixed twice.
+    const std::string prefix = actor + ": ";
+    std::string what = error.what();
+    if (what.starts_with(prefix)) what.erase(0, prefix.size());
+    return std::make_exception_ptr(CallFailed(actor, method, what, cause));
   } catch (const std::exception& error) {
     return std::make_exception_ptr(CallFailed(actor, method, error.what(), cause));
   } catch (...) {

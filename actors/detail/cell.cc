@@ -81,6 +81,12 @@ std::size_t Cell::queued() const {
   return queue_.size();
 }
 
+std::size_t Cell::load() const {
+  std::lock_guard lock(mutex_);
+  if (state_ >= CellState::dead) return static_cast<std::size_t>(-1);
+  return queue_.size() + (running_ ? 1 : 0);
+}
+
 std::string Cell::death_cause() const {
   std::lock_guard lock(mutex_);
   return cause_;
@@ -286,7 +292,8 @@ Cell::WaitGuard::~WaitGuard() {
 void Cell::begin_wait(const FutureState& state, bool bounded, WaitGuard& guard) {
   std::lock_guard lock(registry_->wait_graph());
   std::string path = name_;
-  for (const FutureState* waited = &state; waited != nullptr && waited->target() != nullptr;) {
+  const FutureState* waited = &state;
+  while (waited != nullptr && !waited->done() && waited->target() != nullptr) {  // a done one's waiter is waking up
     const Cell* target = waited->target();
     path += " -> " + target->name_;
     if (target == this) {

@@ -67,6 +67,8 @@ class Cell : public std::enable_shared_from_this<Cell> {
   std::type_index type() const { return type_; }
   CellState state() const;
   std::size_t queued() const;
+  /// Calls queued or under way; a dead actor has the most.
+  std::size_t load() const;
   /// Empty while it lives.
   std::string death_cause() const;
   const std::shared_ptr<Registry>& registry() const { return registry_; }

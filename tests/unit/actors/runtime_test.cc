@@ -263,7 +263,7 @@ TEST(Runtime, ASurvivorIsReportedByTheDestructorNotWaitedForForEver) {
     gate.call(&Gate::pass, 1);
     gates.entered->wait();
   }
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("nestor: runtime: some actors did not end"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("nestor: runtime: actors did not end"));
   Future<void> ended = gate.stop();
   gates.open->count_down();
   ended.get();  // its thread is through with the latches
