@@ -36,7 +36,7 @@ Operator Dependencies::row(OperatorId op) const {
   row.kind = is_backward(op) ? OpKind::backward : OpKind::forward;
   row.module = static_cast<std::int16_t>(module(op).value);
   row.microbatch = microbatch(op);
-  row.stage = row.module == kLlm.value ? op.value % stages_ : -1;
+  row.stage = is_llm(op) ? within_llm(op) - row.microbatch * stages_ : -1;
   return row;
 }
 

@@ -50,13 +50,15 @@ class Dependencies {
   bool exists(OperatorId op) const { return lane_[op.index()] >= 0; }
   LaneId lane(OperatorId op) const { return LaneId{lane_[op.index()]}; }
   ModuleId module(OperatorId op) const {
-    return op.value < 2 * llm_size() ? kLlm : ModuleId{1 + (op.value - 2 * llm_size()) / (2 * microbatches_)};
+    return is_llm(op) ? kLlm : ModuleId{1 + (op.value - 2 * llm_size()) / (2 * microbatches_)};
   }
   std::int32_t microbatch(OperatorId op) const {
-    return op.value < 2 * llm_size() ? op.value % llm_size() / stages_ : (op.value - 2 * llm_size()) % microbatches_;
+    return is_llm(op) ? within_llm(op) / stages_ : (op.value - 2 * llm_size()) % microbatches_;
   }
+  /// The model stage; -1 for pools.
+  std::int32_t stage(OperatorId op) const { return is_llm(op) ? within_llm(op) % stages_ : -1; }
   bool is_backward(OperatorId op) const {
-    return op.value < 2 * llm_size() ? op.value >= llm_size() : (op.value - 2 * llm_size()) / microbatches_ % 2 == 1;
+    return is_llm(op) ? op.value >= llm_size() : (op.value - 2 * llm_size()) / microbatches_ % 2 == 1;
   }
   /// Seconds. Costs lie on a grid (a power of two) that is coarse enough for every sum of a step to be exact in
   /// double, so times do not depend on the order of additions or on the machine. Rounding: total work * 2^-52.
@@ -77,6 +79,9 @@ class Dependencies {
 
  private:
   std::int32_t llm_size() const { return microbatches_ * stages_; }
+  bool is_llm(OperatorId op) const { return op.value < 2 * llm_size(); }
+  /// microbatch * stages + stage of an LLM operator.
+  std::int32_t within_llm(OperatorId op) const { return op.value < llm_size() ? op.value : op.value - llm_size(); }
   std::int64_t pool_begin(ModuleId module) const {
     return 2 * std::int64_t{llm_size()} + 2 * std::int64_t{microbatches_} * (module.value - 1);
   }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include <nestor/scheduler/lowering.h>
 
@@ -35,22 +37,39 @@ class CrossLaneConsumers {
   std::vector<OperatorId> consumers_;
 };
 
+/// Stable sort by the bits of non-negative doubles, which order as the numbers do: linear, and most of its passes fall
+/// away since times are multiples of a coarse grid.
+template <class Item>
+void sort_by_bits(std::vector<Item>& items) {
+  constexpr int kDigit = 11;
+  constexpr std::uint64_t kMask = (1u << kDigit) - 1;
+  std::uint64_t varying = 0;
+  for (const Item& item : items) varying |= item.bits ^ items.front().bits;
+  std::vector<Item> sorted(items.size());
+  for (int shift = 0; shift < 64; shift += kDigit) {
+    if ((varying >> shift & kMask) == 0) continue;
+    std::array<std::uint32_t, kMask + 2> begin{};
+    for (const Item& item : items) ++begin[(item.bits >> shift & kMask) + 1];
+    for (std::size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
+    for (const Item& item : items) sorted[begin[item.bits >> shift & kMask]++] = item;
+    items.swap(sorted);
+  }
+}
+
+/// Operators by the time they end; at one time in topological order.
 std::vector<OperatorId> by_end(const Dependencies& d, const Times& times) {
-  struct Key {
-    double end;
-    std::uint32_t rank;
+  struct Item {
+    std::uint64_t bits;
     OperatorId op;
   };
-  std::vector<Key> keys;
-  keys.reserve(d.count());
+  std::vector<Item> items(d.count());
   for (std::int32_t i = 0; i < d.size(); ++i) {
-    if (d.exists(OperatorId{i})) keys.push_back({times.end[i], times.rank[i], OperatorId{i}});
+    if (d.exists(OperatorId{i})) items[times.rank[i]] = {std::bit_cast<std::uint64_t>(times.end[i]), OperatorId{i}};
   }
-  std::sort(keys.begin(), keys.end(),
-            [](const Key& a, const Key& b) { return a.end != b.end ? a.end < b.end : a.rank < b.rank; });
+  sort_by_bits(items);
   std::vector<OperatorId> order;
-  order.reserve(keys.size());
-  for (const Key& key : keys) order.push_back(key.op);
+  order.reserve(items.size());
+  for (const Item& item : items) order.push_back(item.op);
   return order;
 }
 
@@ -111,12 +130,11 @@ OperatorTable lower(const Workload& workload, const Dependencies& d, const LaneO
     row.start = times.start[op.index()];
     row.end = times.end[op.index()];
     for (const OperatorId consumer : consumers.of(op)) {
-      const Operator to = d.row(consumer);
       Operator transfer = row;
       transfer.kind = OpKind::send;
       transfer.direction = row.kind == OpKind::forward ? Direction::activation : Direction::gradient;
-      transfer.to_module = to.module;
-      transfer.to_stage = to.stage;
+      transfer.to_module = static_cast<std::int16_t>(d.module(consumer).value);
+      transfer.to_stage = d.stage(consumer);
       transfer.peer = d.lane(consumer).value;
       transfer.start = row.end;
       transfer.end = row.end + d.transfer_seconds(op, consumer);
