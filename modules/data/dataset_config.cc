@@ -130,6 +130,7 @@ LoadedDataset make_image_folder(const YAML::Node& data, ConfigSection& section, 
   std::filesystem::path folder = section.text("path", "");
   if (folder.empty()) section.fail("path", "is missing", "the folder of the pictures");
   if (folder.is_relative() && !options.base.empty()) folder = options.base / folder;
+  folder = folder.lexically_normal();
   ImageTextOptions to;
   to.image_size = section.integer("image_size", 32, 1, max_image_size);
   to.image_tokens = image_tokens(options, to.image_size, section);
