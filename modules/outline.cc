@@ -85,13 +85,16 @@ Outline outline(const Model& model, Seed run, std::span<const Microbatch> microb
       throw Error("model.tie", "'" + parameter + "' and '" + with + "' have different shapes", "tie equal ones");
   }
   for (const auto& pattern : model.freezes()) {
-    bool used = std::any_of(result.modules.begin(), result.modules.end(), [&](const auto& module) {
-      return std::any_of(module.parameters.begin(), module.parameters.end(),
-                         [&](const auto& parameter) { return glob_match(pattern, parameter.canonical); });
-    });
-    if (!used)
-      throw Error("model.freeze", "'" + pattern + "' matches no parameter",
-                  "names look like " + (shapes.empty() ? "vision.weight" : shapes.begin()->first));
+    bool used = false;
+    std::string hint = "names look like " + (shapes.empty() ? "vision.weight" : shapes.begin()->first);
+    for (const auto& module : result.modules) {
+      for (const auto& parameter : module.parameters) {
+        used |= glob_match(pattern, parameter.canonical);
+        if (glob_match(pattern, parameter.name))
+          hint = "'" + parameter.name + "' is tied: freeze '" + parameter.canonical + "'";
+      }
+    }
+    if (!used) throw Error("model.freeze", "'" + pattern + "' matches no parameter", hint);
   }
   return result;
 }

@@ -26,6 +26,7 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
 }  // namespace
 
 std::uint32_t crc32_of(const void* data, std::size_t size, std::uint32_t start) {
+  if (size == 0) return start;  // zlib takes a null pointer for a question about the start value
   return static_cast<std::uint32_t>(crc32_z(start, static_cast<const Bytef*>(data), size));
 }
 
