@@ -41,7 +41,7 @@ struct LoadedDataset {
   DatasetInfo info;
 };
 
-/// The dataset of a configuration's `data` section; docs/formats.md lists the keys of each kind (image_folder,
+/// The dataset of a configuration's `data` section; docs/data.md lists the keys of each kind (image_folder,
 /// synthetic). Strict: an unknown key, a wrong type or a value out of range is an Error "SOURCE:FIELD.KEY: WHAT
 /// (HINT)". Pictures are read here, so that a bad one stops the run before it starts.
 LoadedDataset make_dataset(const YAML::Node& data, const DatasetOptions& options = {});
