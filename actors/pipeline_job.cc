@@ -1,0 +1,224 @@
+#include <algorithm>
+
+#include <nestor/actors/error.h>
+#include <nestor/actors/executor.h>
+#include <nestor/actors/job.h>
+#include <nestor/actors/runtime.h>
+#include <nestor/actors/scheduler_actor.h>
+#include <nestor/comm/channel.h>
+#include <nestor/modules/train/checkpoint.h>
+#include <nestor/scheduler/planner.h>
+
+namespace nestor::actors {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kStopLimit = 30s;
+
+/// The lanes of an embedded job: an executor each, on one in-process fabric. Used by one thread at a time.
+class EmbeddedLanes {
+ public:
+  EmbeddedLanes(Runtime& runtime, std::shared_ptr<const JobSpec> spec, std::string prefix)
+      : runtime_(runtime), spec_(std::move(spec)), prefix_(std::move(prefix)) {}
+  ~EmbeddedLanes() { stop_beyond(0); }
+
+  std::vector<Handle<Executor>> make(std::int32_t count) {
+    if (!fabric_ || fabric_->lanes() < count) {
+      fabric_ = comm::make_inproc_fabric(count);
+      for (std::size_t lane = 0; lane < executors_.size(); ++lane)
+        executors_[lane].call(&Executor::connect, channel(lane)).get();
+    }
+    while (executors_.size() < static_cast<std::size_t>(count)) {
+      const std::size_t lane = executors_.size();
+      executors_.push_back(runtime_.spawn<Executor>(prefix_ + "lane" + std::to_string(lane),
+                                                    static_cast<std::int32_t>(lane), spec_, channel(lane)));
+    }
+    stop_beyond(static_cast<std::size_t>(count));
+    return executors_;
+  }
+
+ private:
+  /// Keeps its fabric alive.
+  std::shared_ptr<comm::Channel> channel(std::size_t lane) const {
+    return {fabric_, &fabric_->channel(static_cast<std::int32_t>(lane))};
+  }
+  void stop_beyond(std::size_t count) {
+    std::vector<Future<void>> ending;
+    while (executors_.size() > count) {
+      ending.push_back(executors_.back().stop());
+      executors_.pop_back();
+    }
+    wait_all(ending, kStopLimit);
+  }
+
+  Runtime& runtime_;
+  const std::shared_ptr<const JobSpec> spec_;
+  const std::string prefix_;
+  std::shared_ptr<comm::Fabric> fabric_;
+  std::vector<Handle<Executor>> executors_;
+};
+
+/// Gets all, so that none is left running when the first failure is thrown.
+template <class R>
+std::vector<R> get_all(std::vector<Future<R>> futures) {
+  std::vector<R> results;
+  std::exception_ptr first;
+  for (auto& future : futures) {
+    try {
+      results.push_back(future.get());
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+  return results;
+}
+
+void get_all(std::vector<Future<void>> futures) {
+  std::exception_ptr first;
+  for (auto& future : futures) {
+    try {
+      future.get();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+class PipelineJob final : public Job {
+ public:
+  PipelineJob(Runtime& runtime, JobSpec spec) : spec_(std::make_shared<const JobSpec>(std::move(spec))) {
+    check(spec_->schedule);
+    schedule_ = spec_->schedule;
+    spawn(runtime);
+    try {
+      scheduler_.call(&SchedulerActor::start).get();
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ~PipelineJob() override { stop(); }
+
+  StepReport step(bool trace) override { return scheduler_.call(&SchedulerActor::step, trace).get(); }
+  std::map<std::string, double> evaluate(std::int64_t samples) override {
+    return scheduler_.call(&SchedulerActor::evaluate, samples).get();
+  }
+  std::int64_t steps_done() const override { return scheduler_.call(&SchedulerActor::steps_done).get(); }
+  std::shared_ptr<const scheduler::Plan> plan() const override { return scheduler_.call(&SchedulerActor::plan).get(); }
+
+  void set_policy(const std::string& policy) override {
+    ScheduleOptions next = schedule_;
+    next.policy = policy;
+    reconfigure(std::move(next));
+  }
+  void resize(const std::string& pool, const std::vector<std::int32_t>& lanes) override {
+    ScheduleOptions next = schedule_;
+    next.pools[pool] = lanes;
+    reconfigure(std::move(next));
+  }
+  const ScheduleOptions& schedule() const override { return schedule_; }
+
+  void save(const std::filesystem::path& folder) override {
+    const auto lanes = scheduler_.call(&SchedulerActor::lanes).get();
+    auto writer = std::make_shared<const modules::CheckpointWriter>(folder);
+    modules::CheckpointInfo info;
+    info.step = steps_done();
+    info.seed = spec_->seed;
+    for (auto& file : get_all(call_each(lanes, &Executor::save, writer)))
+      if (!file.name.empty()) info.files.push_back(std::move(file));
+    writer->finish(info);
+  }
+  void load(const std::filesystem::path& folder) override {
+    const auto lanes = scheduler_.call(&SchedulerActor::lanes).get();
+    const auto info = modules::read_checkpoint_info(folder);
+    get_all(call_each(lanes, &Executor::read, folder));
+    get_all(call_each(lanes, &Executor::adopt, info.step));
+    scheduler_.call(&SchedulerActor::set_steps_done, info.step).get();
+  }
+  std::map<std::string, torch::Tensor> parameters() override { return gather(&Executor::parameters); }
+  std::map<std::string, torch::Tensor> gradients() override { return gather(&Executor::gradients); }
+  void request_abort(const std::string& cause) override { scheduler_.call(&SchedulerActor::abort, cause); }
+
+ private:
+  static void check(const ScheduleOptions& schedule) {
+    auto at_least_one = [](std::int32_t value, const char* field) {
+      if (value < 1)
+        throw scheduler::Error(std::string("schedule.") + field, "is " + std::to_string(value), "at least 1");
+    };
+    at_least_one(schedule.stages, "stages");
+    at_least_one(schedule.chunks, "chunks");
+    at_least_one(schedule.microbatches, "microbatches");
+    at_least_one(schedule.microbatch_size, "microbatch_size");
+    const auto known = scheduler::policy_names();
+    if (std::find(known.begin(), known.end(), schedule.policy) != known.end()) return;
+    std::string names;
+    for (std::string_view name : known) names.append(names.empty() ? "" : ", ").append(name);
+    throw Error("job", "there is no policy '" + schedule.policy + "' for it", "it has " + names);
+  }
+
+  void stop() {
+    scheduler_.call(&SchedulerActor::abort, "the job was ended");
+    scheduler_.stop().wait_for(kStopLimit);
+  }
+
+  void reconfigure(ScheduleOptions next) {
+    check(next);
+    scheduler_.call(&SchedulerActor::reconfigure, next).get();
+    schedule_ = std::move(next);
+  }
+
+  /// Several jobs may share a runtime: the first is plain "scheduler" and "lane0", the next "job2/scheduler", ...
+  void spawn(Runtime& runtime) {
+    for (int number = 1;; ++number) {
+      const std::string prefix = number == 1 ? "" : "job" + std::to_string(number) + "/";
+      auto lanes = std::make_shared<EmbeddedLanes>(runtime, spec_, prefix);
+      SchedulerActor::Lanes make = [lanes](std::int32_t count) { return lanes->make(count); };
+      lanes.reset();
+      try {
+        scheduler_ = runtime.spawn<SchedulerActor>(prefix + "scheduler", spec_, std::move(make));
+        return;
+      } catch (const CallFailed&) {
+        throw;
+      } catch (const Error&) {
+        if (number == kMaxJobs) throw;
+      }
+    }
+  }
+
+  template <class R, class... P, class... Args>
+  static std::vector<Future<R>> call_each(const std::vector<Handle<Executor>>& lanes,
+                                          Future<R> (Executor::*method)(P...), const Args&... args) {
+    std::vector<Future<R>> futures;
+    for (const auto& lane : lanes) futures.push_back(lane.call(method, args...));
+    return futures;
+  }
+
+  std::map<std::string, torch::Tensor> gather(Future<modules::NamedTensors> (Executor::*method)()) {
+    std::map<std::string, torch::Tensor> all;
+    for (auto& tensors : get_all(call_each(scheduler_.call(&SchedulerActor::lanes).get(), method)))
+      all.insert(tensors.begin(), tensors.end());
+    return all;
+  }
+
+  static constexpr int kMaxJobs = 1000;
+
+  const std::shared_ptr<const JobSpec> spec_;
+  ScheduleOptions schedule_;
+  Handle<SchedulerActor> scheduler_;
+};
+
+}  // namespace
+
+std::unique_ptr<Job> make_pipeline_job(Runtime& runtime, JobSpec spec) {
+  return std::make_unique<PipelineJob>(runtime, std::move(spec));
+}
+
+std::unique_ptr<Job> make_job(Runtime& runtime, JobSpec spec) {
+  if (spec.schedule.policy == "serial") return make_serial_job(std::move(spec));
+  return make_pipeline_job(runtime, std::move(spec));
+}
+
+}  // namespace nestor::actors
