@@ -20,9 +20,8 @@ struct IconSet {
 /// Turns an installed icon theme (THEME/32x32/CONTEXT/NAME.png, links naming an icon once more) into an image folder
 /// with a manifest: every distinct icon of one size, opaque on white, flat, captioned by its own name first and then by
 /// the names of its links. Icons of equal pixels are one picture; a further name that two pictures claim is left out;
-/// of an animation (a sheet of frames) the first frame that shows anything is
-/// taken. Themes draw an icon anew for each size, so icons of
-/// another size test reading without any new word. Nothing in the folder tells where it came from.
+/// of an animation (a sheet of frames) the first frame that shows anything is taken. Themes draw an icon anew for each
+/// size, so icons of another size test reading without any new word. Nothing in the folder tells where it came from.
 ///
 /// Idempotent: an equal set is left as it is, an older one of ours is replaced, any other folder is refused. Made aside
 /// and renamed whole. Throws Error: no such theme or size, a folder in the way, a picture that cannot be read.
