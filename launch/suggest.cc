@@ -1,0 +1,47 @@
+#include <algorithm>
+#include <numeric>
+
+#include <nestor/launch/suggest.h>
+
+namespace nestor::launch {
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view name, std::span<const std::string> known) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
+  if (name.size() > 64) return best;
+  for (const auto& candidate : known) {
+    auto distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view name, std::span<const std::string> known) {
+  if (auto near = nearest(name, known); !near.empty()) return "did you mean \"" + near + "\"?";
+  std::string list = "known:";
+  for (const auto& candidate : known) list += (list.ends_with(':') ? " " : ", ") + candidate;
+  return list;
+}
+
+}  // namespace nestor::launch
