@@ -105,7 +105,7 @@ double improve(const Dependencies& d, const Workload& workload, const std::vecto
       continue;
     }
     // The places between the two have shifted by one; only which of them are modality operators matters.
-    const auto [low, high] = std::minmax<std::int64_t>(from, to);
+    const auto [low, high] = std::minmax({std::int64_t{from}, to});  // by value: the two-argument form dangles
     std::erase_if(movable, [low = low, high = high](std::uint32_t i) { return i >= low && i <= high; });
     for (std::int64_t i = low; i <= high; ++i) {
       if (d.module(orders.operators[i]) != kLlm) movable.push_back(static_cast<std::uint32_t>(i));
