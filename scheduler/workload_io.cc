@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 
 #include <nestor/scheduler/workload_io.h>
 
@@ -133,24 +134,22 @@ void read_pool(const Field& field, Workload& w, const std::string& name, PoolKin
 /// `path` is a field as `validate` names it; finds its line, or that of the nearest field around it.
 Field locate(Field field, std::string_view path, const std::vector<std::string>& names) {
   while (!path.empty()) {
-    if (path[0] == '.') path.remove_prefix(1);
-    if (path[0] == '[') {
-      const std::size_t close = path.find(']');
-      const std::size_t index = std::stoul(std::string(path.substr(1, close - 1)));
-      if (index >= field.size()) return field;
+    if (path.starts_with('.')) path.remove_prefix(1);
+    std::string_view key = path.substr(0, path.find_first_of(".["));
+    for (const std::string& name : names) {  // a pool's name may hold dots and brackets
+      if (path.starts_with(name) && field.has(name) && name.size() >= key.size()) key = path.substr(0, name.size());
+    }
+    std::size_t index = 0;
+    const auto number = std::from_chars(path.data() + path.starts_with('['), path.data() + path.size(), index);
+    if (!key.empty() && field.has(key)) {
+      field = field.at(key);
+      path.remove_prefix(key.size());
+    } else if (path.starts_with('[') && number.ec == std::errc{} && index < field.size()) {
       field = field.at(index);
-      path.remove_prefix(close + 1);
-      continue;
+      path.remove_prefix(std::min<std::size_t>(number.ptr - path.data() + 1, path.size()));
+    } else {
+      break;
     }
-    // A pool's name may hold dots and brackets.
-    std::size_t length = path.find_first_of(".[");
-    for (const std::string& name : names) {
-      if (path.starts_with(name) && field.has(name)) length = name.size();
-    }
-    const std::string key(path.substr(0, length));
-    if (!field.has(key)) return field;
-    field = field.at(key);
-    path.remove_prefix(std::min(key.size(), path.size()));
   }
   return field;
 }
