@@ -24,11 +24,15 @@ void check_pairs(State& state) {
   const OperatorTable& table = state.plan.table;
   const std::size_t edges = state.edge_of(OperatorId{dependencies.size() - 1}) +
                             dependencies.needs(OperatorId{dependencies.size() - 1}).size();
-  std::vector<std::uint32_t> sends(edges, kNone), recvs(edges, kNone);
+  struct Ends {
+    std::uint32_t send = kNone, recv = kNone;
+  };
+  std::vector<Ends> ends(edges);  // by dependency
+  std::size_t pairs = 0;
   state.mate.assign(table.operators.size(), kNone);
-  for (std::uint32_t i = 0; i < table.operators.size() && !state.full(); ++i) {
+  each_row(table, [&](std::size_t lane, std::uint32_t i) {
     const Operator& row = state.row(i);
-    if (!row.is_transfer()) continue;
+    if (!row.is_transfer() || state.full()) return;
     const bool is_send = row.kind == OpKind::send;
     const OperatorId producer = end_of(dependencies, row, row.module, row.stage);
     const OperatorId consumer = end_of(dependencies, row, row.to_module, row.to_stage);
@@ -47,32 +51,43 @@ void check_pairs(State& state) {
       else if (!state.crosses(producer, consumer))
         why = "both of its ends are on one lane";
       state.fault(state.place(i), fmt::format("is a needless transfer: {}", why));
-      continue;
+      return;
     }
     const LaneId here = dependencies.lane(is_send ? producer : consumer),
                  there = dependencies.lane(is_send ? consumer : producer);
-    if (state.lane_of_row[i] != here.value) {
+    if (static_cast<std::int32_t>(lane) != here.value) {
       state.fault(state.place(i), fmt::format("belongs on lane {}", here.value));
-      continue;
+      return;
     }
     if (row.peer != there.value) {
       state.fault(state.place(i), "names lane " + std::to_string(row.peer) + ", the other end is on lane " +
                                       std::to_string(there.value));
-      continue;
+      return;
     }
-    std::uint32_t& slot = (is_send ? sends : recvs)[edge];
+    std::uint32_t& slot = is_send ? ends[edge].send : ends[edge].recv;
+    const std::uint32_t other = is_send ? ends[edge].recv : ends[edge].send;
     if (slot != kNone) {
       state.fault(state.place(i), "stands a second time; the first is " + state.place(slot));
-      continue;
+      return;
     }
     slot = i;
+    if (other != kNone) {
+      state.mate[i] = other;
+      state.mate[other] = i;
+      ++pairs;
+    }
     state.op_of_row[i] = is_send ? producer.value : consumer.value;
     const std::uint32_t own = state.row_of_op[static_cast<std::size_t>(state.op_of_row[i])];
     if (is_send && i < own)
       state.fault(state.place(i), "stands before the operator that makes what it sends, " + state.place(own));
     if (!is_send && i > own)
       state.fault(state.place(i), "stands after the operator that reads it, " + state.place(own));
-  }
+  });
+  std::size_t crossings = 0;
+  for (std::int32_t v = 0; v < dependencies.size(); ++v)
+    if (dependencies.exists(OperatorId{v}))
+      for (OperatorId need : dependencies.needs(OperatorId{v})) crossings += state.crosses(need, OperatorId{v});
+  if (pairs == crossings) return;  // none was needless or doubled, so none is missing
   for (std::int32_t v = 0; v < dependencies.size() && !state.full(); ++v) {
     const OperatorId op{v};
     if (!dependencies.exists(op)) continue;
@@ -80,11 +95,9 @@ void check_pairs(State& state) {
     const std::size_t first = state.edge_of(op);
     for (std::size_t k = 0; k < needs.size(); ++k) {
       if (!state.crosses(needs[k], op)) continue;
-      const std::uint32_t send = sends[first + k], recv = recvs[first + k];
-      if (send != kNone && recv != kNone) {
-        state.mate[send] = recv;
-        state.mate[recv] = send;
-      } else if (send != kNone) {
+      const std::uint32_t send = ends[first + k].send, recv = ends[first + k].recv;
+      if (send != kNone && recv != kNone) continue;
+      if (send != kNone) {
         state.fault(state.place(send),
                     fmt::format("has no recv on lane {}: nobody reads it", dependencies.lane(op).value));
       } else if (recv != kNone) {

@@ -1,6 +1,7 @@
 #pragma once
 /// Shared by the verifier's own files; not a public header.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -32,6 +33,7 @@ struct State {
   std::vector<double> earliest_end;     ///< by operator: when it could end at the earliest in these orders, seconds
   std::vector<double> earliest_start;   ///< by row (compute), seconds
   std::vector<std::uint32_t> sequence;  ///< compute rows in an order that keeps every need and every lane's order
+  std::vector<double> stated_end;       ///< by operator: the plan's own end of it, seconds
   double earliest_makespan = 0;
   bool has_split = false;
   bool has_recompute = false;
@@ -57,6 +59,25 @@ struct State {
     if (!full()) faults.push_back({std::move(where), std::move(what)});
   }
 };
+
+/// Visits all rows, each lane's in order, a few hundred of every lane in turn: what lanes have to do with each other
+/// lies close in time, and so stays in the cache. `visit(lane, row)`.
+template <class Visit>
+void each_row(const OperatorTable& table, Visit visit) {
+  constexpr std::uint32_t kBlock = 256;
+  const std::size_t lanes = table.lane_begin.size() - 1;
+  bool more = true;
+  for (std::uint32_t offset = 0; more; offset += kBlock) {
+    more = false;
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const std::uint32_t begin = table.lane_begin[lane], size = table.lane_begin[lane + 1] - begin;
+      if (offset >= size) continue;
+      const std::uint32_t last = begin + std::min(size, offset + kBlock);
+      more |= size > offset + kBlock;
+      for (std::uint32_t i = begin + offset; i < last; ++i) visit(lane, i);
+    }
+  }
+}
 
 // Each adds its faults; a later one may rely on what the earlier ones proved, so the caller stops at the first that
 // finds something.

@@ -40,7 +40,7 @@ void check_compute(State& state, std::uint32_t i, double& clock) {
   }
   if (row.kind == OpKind::recompute) return;
   for (OperatorId need : dependencies.needs(op)) {
-    const double ready = state.row(state.row_of_op[need.index()]).end + dependencies.transfer_seconds(need, op);
+    const double ready = state.stated_end[need.index()] + dependencies.transfer_seconds(need, op);
     if (!at_least(row.start, ready, tolerance))
       state.fault(state.place(i),
                   fmt::format("starts at {} s, but '{}' is there at {} s only", row.start, state.named(need), ready));
@@ -66,7 +66,7 @@ void check_transfer(State& state, std::uint32_t i) {
   if (!same(row.end - row.start, seconds, tolerance))
     state.fault(state.place(i), fmt::format("takes {} s, it costs {} s", row.end - row.start, seconds));
   if (row.kind == OpKind::send) {
-    const double made = state.row(state.row_of_op[static_cast<std::size_t>(state.op_of_row[i])]).end;
+    const double made = state.stated_end[static_cast<std::size_t>(state.op_of_row[i])];
     if (!at_least(row.start, made, tolerance))
       state.fault(state.place(i), fmt::format("starts at {} s, what it sends is made at {} s", row.start, made));
   } else {
@@ -74,9 +74,9 @@ void check_transfer(State& state, std::uint32_t i) {
     if (!at_least(state.row(reader).start, row.end, tolerance))
       state.fault(state.place(i),
                   fmt::format("ends at {} s, after its reader starts at {} s", row.end, state.row(reader).start));
-    const Operator& send = state.row(state.mate[i]);
-    if (!at_least(row.end, send.end, tolerance))
-      state.fault(state.place(i), fmt::format("ends at {} s, before its send does at {} s", row.end, send.end));
+    const double made = state.stated_end[other.index()];
+    if (!at_least(row.start, made, tolerance))
+      state.fault(state.place(i), fmt::format("starts at {} s, before what it takes is made at {} s", row.start, made));
   }
 }
 
@@ -130,18 +130,22 @@ bool honours_caps(const Plan& plan) {
 
 void check_times(State& state) {
   const OperatorTable& table = state.plan.table;
-  double last = 0;
-  for (std::size_t lane = 0; lane + 1 < table.lane_begin.size(); ++lane) {
-    double clock = 0;
-    for (std::uint32_t i = table.lane_begin[lane]; i < table.lane_begin[lane + 1] && !state.full(); ++i) {
-      const Operator& row = table.operators[i];
-      if (row.is_compute())
-        check_compute(state, i, clock);
-      else if (row.is_transfer())
-        check_transfer(state, i);
-    }
-    last = std::max(last, clock);
+  state.stated_end.assign(static_cast<std::size_t>(state.dependencies.size()), 0);
+  for (std::size_t i = 0; i < table.operators.size(); ++i) {
+    const Operator& row = table.operators[i];
+    if (row.kind == OpKind::forward || row.kind == OpKind::backward || row.kind == OpKind::backward_input)
+      state.stated_end[static_cast<std::size_t>(state.op_of_row[i])] = row.end;
   }
+  std::vector<double> clock(table.lane_begin.size() - 1, 0);
+  each_row(table, [&](std::size_t lane, std::uint32_t i) {
+    const Operator& row = table.operators[i];
+    if (state.full()) return;
+    if (row.is_compute())
+      check_compute(state, i, clock[lane]);
+    else if (row.is_transfer())
+      check_transfer(state, i);
+  });
+  const double last = clock.empty() ? 0 : *std::max_element(clock.begin(), clock.end());
   const double makespan = state.plan.makespan;
   if (!same(makespan, last, state.tolerance))
     state.fault("makespan", fmt::format("is stated as {} s, the last operator ends at {} s", makespan, last));
