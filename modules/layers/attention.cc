@@ -96,16 +96,23 @@ Tensor GridPositions::get(std::int64_t rows, std::int64_t columns, std::int64_t 
   return positions_;
 }
 
+namespace {
+
+/// Repeats the last slice along `dim` up to `size`. (LibTorch's own replication lacks bfloat16.)
+Tensor continued(const Tensor& x, std::int64_t dim, std::int64_t size) {
+  const auto had = x.size(dim);
+  if (had == size) return x;
+  auto shape = x.sizes().vec();
+  shape[static_cast<std::size_t>(dim)] = size - had;
+  return torch::cat({x, x.narrow(dim, had - 1, 1).expand(shape)}, dim);
+}
+
+}  // namespace
+
 Tensor to_patches(const Tensor& images, std::int64_t patch) {
   const auto n = images.size(0), channels = images.size(1);
   const auto rows = (images.size(2) + patch - 1) / patch, columns = (images.size(3) + patch - 1) / patch;
-  Tensor whole = images;
-  if (rows * patch != images.size(2) || columns * patch != images.size(3)) {
-    auto replicate =
-        torch::nn::functional::PadFuncOptions({0, columns * patch - images.size(3), 0, rows * patch - images.size(2)})
-            .mode(torch::kReplicate);
-    whole = torch::nn::functional::pad(images, replicate);
-  }
+  Tensor whole = continued(continued(images, 2, rows * patch), 3, columns * patch);
   return whole.reshape({n, channels, rows, patch, columns, patch})
       .permute({0, 2, 4, 1, 3, 5})
       .reshape({n, rows * columns, channels * patch * patch});
