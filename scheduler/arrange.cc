@@ -69,6 +69,22 @@ void balance_owners(Workload& workload) {
   }
 }
 
+/// Ascending, then descending, round by round: like costs still share a round, and the costly ones, whose pauses are
+/// the longest, stand in the middle where the pipeline is full. What is left over of the cheapest comes last.
+std::vector<std::int32_t> up_and_down(const std::vector<std::int32_t>& ascending, std::int32_t round) {
+  const auto microbatches = static_cast<std::int32_t>(ascending.size());
+  const std::int32_t left_over = microbatches % round;
+  std::vector<std::int32_t> order;
+  const auto add_round = [&](std::int32_t begin) {
+    order.insert(order.end(), ascending.begin() + begin, ascending.begin() + begin + round);
+  };
+  const std::int32_t rounds = microbatches / round;
+  for (std::int32_t k = 0; k < rounds; k += 2) add_round(left_over + k * round);
+  for (std::int32_t k = rounds / 2 * 2 - 1; k > 0; k -= 2) add_round(left_over + k * round);
+  order.insert(order.end(), ascending.begin(), ascending.begin() + left_over);
+  return order;
+}
+
 }  // namespace
 
 std::vector<Arrangement> arrangements(const Workload& workload) {
@@ -87,35 +103,34 @@ std::vector<Arrangement> arrangements(const Workload& workload) {
   }
   std::vector<std::int32_t> given(M);
   std::iota(given.begin(), given.end(), 0);
-  const auto by = [](const std::vector<double>& costs) {
-    return [&costs](std::int32_t a, std::int32_t b) { return costs[a] < costs[b]; };
-  };
   const auto add = [&](std::vector<std::int32_t> order) {
     Arrangement arrangement = reordered(workload, std::move(order));
     balance_owners(arrangement.workload);
     result.push_back(std::move(arrangement));
   };
+  const auto sorted = [&](const std::vector<double>& costs, bool descending) {
+    std::vector<std::int32_t> order = given;
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      return descending ? costs[a] > costs[b] : costs[a] < costs[b];
+    });
+    return order;
+  };
   add(given);
-  if (encodes) {
-    std::vector<std::int32_t> order = given;
-    std::stable_sort(order.begin(), order.end(), by(encoders));
-    add(std::move(order));
-  }
-  if (generates) {
-    std::vector<std::int32_t> order = given;
-    std::stable_sort(order.begin(), order.end(), by(generators));
-    if (encodes) {  // generators alike in blocks of about sqrt(rounds) rounds, encoders alike within a block
-      const double rounds = static_cast<double>(M) / round;
-      const std::int64_t block = std::max<std::int64_t>(1, std::llround(std::sqrt(rounds))) * round;
-      std::vector<std::int32_t> two_level = order;
-      for (std::int64_t begin = 0; begin < M; begin += block) {
-        std::stable_sort(two_level.begin() + begin, two_level.begin() + std::min<std::int64_t>(M, begin + block),
-                         by(encoders));
-      }
-      add(std::move(two_level));
+  if (encodes) add(sorted(encoders, true));
+  if (!generates) return result;
+  const std::vector<std::int32_t> ascending = sorted(generators, false);
+  if (encodes) {  // generators alike in blocks of about sqrt(rounds) rounds, encoders alike within a block
+    const double rounds = static_cast<double>(M) / round;
+    const std::int64_t block = std::max<std::int64_t>(1, std::llround(std::sqrt(rounds))) * round;
+    std::vector<std::int32_t> two_level = ascending;
+    for (std::int64_t begin = 0; begin < M; begin += block) {
+      std::stable_sort(two_level.begin() + begin, two_level.begin() + std::min<std::int64_t>(M, begin + block),
+                       [&](std::int32_t a, std::int32_t b) { return encoders[a] < encoders[b]; });
     }
-    add(std::move(order));
+    add(std::move(two_level));
   }
+  add(up_and_down(ascending, round));
+  add(ascending);
   return result;
 }
 

@@ -33,7 +33,8 @@ void share_backwards(Plan& plan, const Dependencies& dependencies) {
     whole.kind = OpKind::backward;
     const OperatorId op = dependencies.find(whole);
     row.start = 0;
-    row.end = op.valid() ? dependencies.cost(op) * (input ? kInputShare : 1 - kInputShare) : 0;
+    row.end =
+        op.valid() ? (dependencies.cost(op) - dependencies.recompute(op)) * (input ? kInputShare : 1 - kInputShare) : 0;
   }
 }
 

@@ -13,6 +13,7 @@ Dependencies::Dependencies(const Workload& workload)
       lanes_(workload.lane_count()) {
   place(workload);
   measure_transfers(workload);
+  add_recomputation(workload);
   set_grid();
   link(workload);
 }
@@ -81,17 +82,37 @@ void Dependencies::measure_transfers(const Workload& workload) {
   for (const PoolWorkload& pool : workload.pools) measure(pool.message_bytes, pool.kind == PoolKind::encoder);
 }
 
+void Dependencies::add_recomputation(const Workload& workload) {
+  for (std::int32_t i = 0; i < modules_; ++i) {
+    const ModuleId module{i};
+    module_recomputes_.push_back(module == kLlm ? workload.llm.recompute : workload.pool(module).recompute);
+    if (!module_recomputes_.back()) continue;
+    recompute_.resize(lane_.size(), 0);
+    for (std::int32_t m = 0; m < microbatches_; ++m) {
+      for (std::int32_t s = 0; s < (module == kLlm ? stages_ : 1); ++s) {
+        const OperatorId op = backward(module, m, s);
+        if (exists(op)) recompute_[op.index()] = cost_[forward(module, m, s).index()];
+      }
+    }
+  }
+}
+
 void Dependencies::set_grid() {
   // No time of the step exceeds the sum of all costs and a transfer for each operator, since something of the two is
   // under way at any instant. A grid 2^51 times finer than that sum makes all times exact.
   const double longest = *std::max_element(message_seconds_.begin(), message_seconds_.end());
   double total = longest * count_;
   for (const double cost : cost_) total += cost;
+  for (const double cost : recompute_) total += cost;
   if (total <= 0) return;
   int exponent = 0;
   std::frexp(total, &exponent);
   grid_ = std::ldexp(1.0, exponent - 51);
   for (double& cost : cost_) cost = on_grid(cost);
+  for (std::size_t op = 0; op < recompute_.size(); ++op) {
+    recompute_[op] = on_grid(recompute_[op]);
+    cost_[op] += recompute_[op];
+  }
   for (double& seconds : message_seconds_) seconds = on_grid(seconds);
 }
 

@@ -62,7 +62,12 @@ class Dependencies {
   }
   /// Seconds. Costs lie on a grid (a power of two) that is coarse enough for every sum of a step to be exact in
   /// double, so times do not depend on the order of additions or on the machine. Rounding: total work * 2^-52.
+  /// A backward of a module that recomputes includes its forward, run again right before it on the same lane.
   double cost(OperatorId op) const { return cost_[op.index()]; }
+  /// Of that, the recomputation, which needs nothing but the lane: it may pass before the gradient arrives.
+  /// Does every backward of the module follow a recompute row?
+  bool module_recomputes(ModuleId module) const { return module_recomputes_[module.index()] != 0; }
+  double recompute(OperatorId op) const { return recompute_.empty() ? 0 : recompute_[op.index()]; }
   /// The operators that must have ended before this one starts, wherever they run. Existing operators only.
   std::span<const OperatorId> needs(OperatorId op) const {
     return {needs_.data() + needs_begin_[op.index()], needs_.data() + needs_begin_[op.index() + 1]};
@@ -93,17 +98,20 @@ class Dependencies {
   void place(const Workload& workload);
   void measure_transfers(const Workload& workload);
   void set_grid();
+  void add_recomputation(const Workload& workload);
   void link(const Workload& workload);
 
   std::int32_t stages_, microbatches_, modules_, lanes_;
   std::int32_t count_ = 0;
   double grid_ = 0;
   bool free_transfers_ = true;
-  std::vector<std::uint8_t> is_encoder_;  ///< by module, as the next two
+  std::vector<std::uint8_t> module_recomputes_;  ///< by module, as the next three
+  std::vector<std::uint8_t> is_encoder_;
   std::vector<std::int64_t> message_bytes_;
   std::vector<double> message_seconds_;
   std::vector<std::int32_t> lane_;  ///< -1: no such row
   std::vector<double> cost_;
+  std::vector<double> recompute_;  ///< empty where nothing recomputes
   std::vector<std::uint32_t> needs_begin_;
   std::vector<OperatorId> needs_;
 };

@@ -45,7 +45,7 @@ class Pass {
           missing = need;
           break;
         }
-        start = std::max(start, times_.end[need.index()] + d_.transfer_seconds(need, op));
+        start = std::max(start, times_.end[need.index()] + d_.transfer_seconds(need, op) - d_.recompute(op));
       }
       if (!missing.valid() && !options_.gate.empty()) missing = wait_for_gate(op, start);
       if (missing.valid()) {

@@ -73,6 +73,11 @@ std::vector<OperatorId> by_end(const Dependencies& d, const Times& times) {
   return order;
 }
 
+/// A recomputation that costs nothing is a row all the same: without it activations would be kept.
+bool recomputes(const Dependencies& d, OperatorId op) {
+  return d.is_backward(op) && d.module_recomputes(d.module(op));
+}
+
 std::vector<std::uint8_t> lanes_with_parameters(const Workload& workload, std::int32_t lanes) {
   std::vector<std::uint8_t> holds(lanes, 0);
   for (LaneId lane : workload.llm.lanes) holds[lane.index()] = 1;
@@ -108,7 +113,7 @@ OperatorTable lower(const Workload& workload, const Dependencies& d, const LaneO
   begin.assign(static_cast<std::size_t>(lanes) + 1, 0);
   for (std::int32_t lane = 0; lane < orders.lanes(); ++lane) {
     for (const OperatorId op : orders.lane(LaneId{lane})) {
-      ++begin[lane + 1];
+      begin[lane + 1] += recomputes(d, op) ? 2 : 1;
       for (const OperatorId consumer : consumers.of(op)) {
         ++begin[lane + 1];
         ++begin[d.lane(consumer).index() + 1];
@@ -123,12 +128,22 @@ OperatorTable lower(const Workload& workload, const Dependencies& d, const LaneO
   std::vector<std::uint32_t> end(begin.begin(), begin.end() - 1);
   auto append = [&](LaneId lane) -> Operator& { return table.operators[end[lane.index()]++]; };
 
+  std::vector<double> free(static_cast<std::size_t>(lanes), 0.0);  // when each lane's latest operator ended
   for (const OperatorId op : by_end(d, times)) {
     const LaneId lane = d.lane(op);
-    Operator& row = append(lane);
-    row = d.row(op);
+    Operator row = d.row(op);
     row.start = times.start[op.index()];
     row.end = times.end[op.index()];
+    if (recomputes(d, op)) {
+      Operator again = row;
+      again.kind = OpKind::recompute;
+      again.start = free[lane.index()];  // it waits for nothing, so it passes while the gradient is on its way
+      again.end = again.start + d.recompute(op);
+      row.start += d.recompute(op);
+      append(lane) = again;
+    }
+    free[lane.index()] = row.end;
+    append(lane) = row;
     for (const OperatorId consumer : consumers.of(op)) {
       Operator transfer = row;
       transfer.kind = OpKind::send;

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 
+#include <nestor/scheduler/arrange.h>
 #include <nestor/scheduler/backbone.h>
 #include <nestor/scheduler/lowering.h>
+#include <nestor/scheduler/memory.h>
 #include <nestor/scheduler/planner.h>
 #include <nestor/scheduler/policies/policies.h>
 #include <nestor/scheduler/simulator.h>
@@ -12,15 +15,16 @@ namespace {
 
 struct Policy {
   std::string_view name;
-  policies::Schedule (*schedule)(const Workload&, const Dependencies&, std::optional<std::int32_t>);
+  policies::Schedule (*schedule)(const Workload&, const Dependencies&, const policies::Options&);
   Workload (*resolve)(const Workload&);  ///< null: the workload as it is
+  bool arranges;                         ///< chooses the order of the microbatches and their owners
 };
 
 constexpr Policy kPolicies[] = {
-    {"coupled", policies::coupled, policies::coupled_workload},
-    {"decoupled", policies::decoupled, nullptr},
-    {"nested", policies::nested, nullptr},
-    {"filled", policies::filled, nullptr},
+    {"coupled", policies::coupled, policies::coupled_workload, false},
+    {"decoupled", policies::decoupled, nullptr, false},
+    {"nested", policies::nested, nullptr, true},
+    {"filled", policies::filled, nullptr, true},
 };
 
 const Policy& find_policy(const std::string& name) {
@@ -34,12 +38,6 @@ const Policy& find_policy(const std::string& name) {
 
 void check(const Workload& workload, const PlanRequest& request) {
   validate(workload, "workload");
-  if (workload.llm.recompute)
-    throw Error("llm.recompute", "recomputation is not planned by any policy", "set it to false");
-  for (const PoolWorkload& pool : workload.pools) {
-    if (pool.recompute)
-      throw Error(pool.name + ".recompute", "recomputation is not planned by any policy", "set it to false");
-  }
   const std::int64_t most = std::int64_t{workload.microbatches} * workload.chunks;
   if (request.extra_warmup && (*request.extra_warmup < 0 || *request.extra_warmup > most)) {
     throw Error("extra_warmup", std::to_string(*request.extra_warmup) + " is out of range",
@@ -59,26 +57,71 @@ void check(const Workload& workload, const PlanRequest& request) {
   }
 }
 
+/// A workload with the order of its lanes.
+struct Draft {
+  Arrangement arrangement;
+  Dependencies dependencies;
+  policies::Schedule schedule;
+  Times times;
+
+  Draft(Arrangement chosen, const Policy& policy, const policies::Options& options)
+      : arrangement(std::move(chosen)),
+        dependencies(arrangement.workload),
+        schedule(policy.schedule(arrangement.workload, dependencies, options)),
+        times(earliest_times(dependencies, schedule.orders)) {}
+};
+
+/// The arrangement that looks best under a few tries; the first of equal ones.
+std::size_t most_promising(const std::vector<Arrangement>& arrangements, const policies::Options& options) {
+  std::size_t best = 0;
+  double shortest = 0;
+  for (std::size_t i = 0; i < arrangements.size(); ++i) {
+    const Dependencies dependencies(arrangements[i].workload);
+    const double makespan = policies::probe(arrangements[i].workload, dependencies, options);
+    if (i == 0 || makespan < shortest) {
+      best = i;
+      shortest = makespan;
+    }
+  }
+  return best;
+}
+
+Draft draft(const Workload& workload, const Policy& policy, std::optional<std::int32_t> extra_warmup) {
+  if (!policy.arranges) return {{policy.resolve ? policy.resolve(workload) : workload, {}}, policy, {extra_warmup}};
+  std::vector<Arrangement> ways = arrangements(workload);
+  if (ways.size() == 1) return {std::move(ways[0]), policy, {extra_warmup}};
+
+  const policies::Options options{extra_warmup, policies::Effort::replan};
+  const std::size_t best = most_promising(ways, options);
+  Draft chosen(std::move(ways[best]), policy, options);
+  if (best > 0 && policies::is_coupled_placement(workload)) {  // never above `coupled` there, which takes what is given
+    Draft given(std::move(ways[0]), policy, options);
+    if (given.times.makespan <= chosen.times.makespan) return given;
+  }
+  return chosen;
+}
+
 }  // namespace
 
 Plan make_plan(const Workload& workload, const PlanRequest& request) {
   const Policy& policy = find_policy(request.policy);
   check(workload, request);
+  Draft made = draft(workload, policy, request.extra_warmup);
+  const Dependencies& dependencies = made.dependencies;
+  const LaneOrders& orders = made.schedule.orders;
+  if (!made.times.complete(orders))
+    throw Error("policy", "'" + request.policy + "' deadlocks here", "this is a bug: please report the workload");
   Plan plan;
   plan.policy = request.policy;
-  plan.workload = policy.resolve ? policy.resolve(workload) : workload;
-  const Dependencies dependencies(plan.workload);
-  const policies::Schedule schedule = policy.schedule(plan.workload, dependencies, request.extra_warmup);
-  const Times times = earliest_times(dependencies, schedule.orders);
-  if (!times.complete(schedule.orders))
-    throw Error("policy", "'" + request.policy + "' deadlocks here", "this is a bug: please report the workload");
+  plan.workload = std::move(made.arrangement.workload);
+  plan.microbatch_order = std::move(made.arrangement.order);
   const std::int32_t lanes = std::max(workload.lane_count(), dependencies.lanes());
   plan.table =
-      lower(plan.workload, dependencies, schedule.orders, times, reductions_of(plan.workload, request.tied), lanes);
-  plan.extra_warmup = schedule.extra_warmup;
+      lower(plan.workload, dependencies, orders, made.times, reductions_of(plan.workload, request.tied), lanes);
+  plan.extra_warmup = made.schedule.extra_warmup;
   plan.custom_backbone = !has_standard_placement(plan.workload);
-  plan.makespan = times.makespan;
-  plan.in_flight = peak_in_flight(plan.workload, dependencies, schedule.orders, lanes);
+  plan.makespan = made.times.makespan;
+  plan.in_flight = peak_in_flight(plan.workload, dependencies, orders, lanes);
   return plan;
 }
 

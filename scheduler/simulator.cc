@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include <nestor/scheduler/memory_series.h>
 #include <nestor/scheduler/simulator.h>
 
 namespace nestor::scheduler {
@@ -69,34 +70,35 @@ LaneOrders lane_orders(const Dependencies& d, const OperatorTable& table) {
 Simulation simulate(const Plan& plan) {
   validate(plan.workload, "workload");
   const Workload& w = plan.workload;
-  const Dependencies d(w);
-  const LaneOrders orders = lane_orders(d, plan.table);
-  const Times times = earliest_times(d, orders);
-  if (!times.complete(orders)) throw Error("lanes", "the lane orders deadlock", "verify names the cycle");
+  std::vector<Fault> faults;
+  verification::State state(plan, faults);
+  run_orders(state);
 
   Simulation result;
-  result.makespan = times.makespan;
-  result.in_flight = peak_in_flight(w, d, orders, orders.lanes());
-  result.lanes.resize(orders.lanes());
+  result.makespan = state.earliest_makespan;
+  result.in_flight = verification::peaks(state);
+  result.lanes.resize(plan.table.lanes());
+  auto series = bytes_over_time(state);
   std::int32_t computing = 0;
-  for (std::int32_t lane = 0; lane < orders.lanes(); ++lane) {
+  for (std::int32_t lane = 0; lane < plan.table.lanes(); ++lane) {
     LaneReport& report = result.lanes[lane];
-    Level<std::int64_t> bytes;
-    for (const OperatorId op : orders.lane(LaneId{lane})) {
-      report.busy += d.cost(op);
-      const ModuleId module = d.module(op);
-      const std::int64_t stash = module == kLlm ? w.llm.stash_bytes : w.pool(module).stash_bytes;
-      if (d.is_backward(op)) {
-        bytes.add(-stash);
-      } else if (d.exists(d.backward_of(op))) {
-        bytes.add(stash);
+    bool computes = false;
+    for (std::uint32_t i = plan.table.lane_begin[lane]; i < plan.table.lane_begin[lane + 1]; ++i) {
+      if (!state.row(i).is_compute()) continue;
+      computes = true;
+      report.busy += state.seconds(i);
+    }
+    report.bytes = std::move(series[lane]);
+    for (const BytesPoint& point : report.bytes) {
+      report.peak_bytes = std::max(report.peak_bytes, point.bytes);
+      if (w.memory_bytes_per_lane > 0 && point.bytes > w.memory_bytes_per_lane && !report.over_memory) {
+        report.over_memory = true;
+        report.over_at = point.at;
       }
     }
-    report.peak_bytes = bytes.peak;
-    report.over_memory = w.memory_bytes_per_lane > 0 && bytes.peak > w.memory_bytes_per_lane;
-    report.utilisation = times.makespan > 0 ? report.busy / times.makespan : 0;
+    report.utilisation = result.makespan > 0 ? report.busy / result.makespan : 0;
     result.work_bound = std::max(result.work_bound, report.busy);
-    if (!orders.lane(LaneId{lane}).empty()) {
+    if (computes) {
       ++computing;
       result.utilisation += report.utilisation;
     }
@@ -106,7 +108,7 @@ Simulation simulate(const Plan& plan) {
   for (const Operator& op : plan.table.operators) {
     if (op.kind != OpKind::send) continue;
     ++result.transfers;
-    result.transfer_bytes += d.message_bytes(ModuleId{op.module}, ModuleId{op.to_module});
+    result.transfer_bytes += state.dependencies.message_bytes(ModuleId{op.module}, ModuleId{op.to_module});
   }
   return result;
 }

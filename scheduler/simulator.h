@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <nestor/scheduler/earliest_times.h>
+#include <nestor/scheduler/memory.h>
 #include <nestor/scheduler/plan.h>
 
 namespace nestor::scheduler {
@@ -15,10 +16,12 @@ std::vector<std::vector<double>> peak_in_flight(const Workload& workload, const 
 
 /// What a lane does in a step.
 struct LaneReport {
-  double busy = 0;              ///< seconds of compute
-  double utilisation = 0;       ///< busy / makespan
-  std::int64_t peak_bytes = 0;  ///< activations in flight, where the workload states stash_bytes
-  bool over_memory = false;     ///< peak_bytes breaks the workload's memory cap
+  double busy = 0;                ///< seconds of compute
+  double utilisation = 0;         ///< busy / makespan
+  std::int64_t peak_bytes = 0;    ///< the most the lane holds at once, resident bytes included
+  bool over_memory = false;       ///< peak_bytes breaks the workload's memory cap
+  double over_at = 0;             ///< seconds: when that happens first
+  std::vector<BytesPoint> bytes;  ///< what the lane holds over time (memory.h)
 };
 
 /// A plan's figures, from its lane orders and its workload's costs; the times inside the plan are not used.

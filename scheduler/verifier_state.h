@@ -48,7 +48,8 @@ struct State {
   double seconds(std::uint32_t i) const {
     const Operator& op = row(i);
     const OperatorId id{op_of_row[i]};
-    if (op.kind == OpKind::forward || op.kind == OpKind::backward) return dependencies.cost(id);
+    if (op.kind == OpKind::forward || op.kind == OpKind::backward)
+      return dependencies.cost(id) - dependencies.recompute(id);
     if (op.kind != OpKind::recompute) return op.end - op.start;
     return dependencies.cost(dependencies.forward(dependencies.module(id), op.microbatch, op.stage));
   }

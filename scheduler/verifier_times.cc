@@ -29,7 +29,7 @@ void check_compute(State& state, std::uint32_t i, double& clock) {
   const double took = row.end - row.start;
   if (row.kind == OpKind::backward_input) {
     const Operator& weight = state.row(state.weight_row[op.index()]);
-    const double both = took + weight.end - weight.start, cost = dependencies.cost(op);
+    const double both = took + weight.end - weight.start, cost = dependencies.cost(op) - dependencies.recompute(op);
     if (!at_least(took, 0, tolerance) || !same(both, cost, tolerance))
       state.fault(state.place(i), fmt::format("and its backward_weight take {} s, a backward costs {} s", both, cost));
   } else if (row.kind == OpKind::backward_weight) {

@@ -52,6 +52,12 @@ class Checker {
       fail("transfer.bytes_per_second", "is no rate", "0 means free");
     }
     bytes("memory.bytes_per_lane", w_.memory_bytes_per_lane);
+    if (w_.resident_bytes.size() > static_cast<std::size_t>(w_.lane_count())) {
+      fail("memory.resident_bytes", "has more entries than there are lanes", "one per lane");
+    }
+    for (std::size_t i = 0; i < w_.resident_bytes.size(); ++i) {
+      bytes("memory.resident_bytes[" + std::to_string(i) + "]", w_.resident_bytes[i]);
+    }
   }
 
  private:

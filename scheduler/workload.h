@@ -20,7 +20,7 @@ struct LlmWorkload {
   bool trainable = true;
   std::int64_t message_bytes = 0;  ///< one stage-to-stage message
   std::int64_t stash_bytes = 0;    ///< activations kept per microbatch and model stage
-  bool recompute = false;
+  bool recompute = false;          ///< the forward runs again before the backward; until then only its input is kept
 };
 
 enum class PoolKind : std::uint8_t { encoder, generator };
@@ -53,6 +53,8 @@ struct Workload {
   double transfer_latency = 0;             ///< seconds; 0: free
   double transfer_bytes_per_second = 0;    ///< 0: free
   std::int64_t memory_bytes_per_lane = 0;  ///< 0: no cap
+  /// By lane: parameters, gradients and optimizer state, there all the time. Lanes beyond its end hold none.
+  std::vector<std::int64_t> resident_bytes;
 
   std::int32_t model_stages() const { return stages * chunks; }
   /// One more than the highest lane any stage or member lives on.

@@ -131,6 +131,15 @@ void read_pool(const Field& field, Workload& w, const std::string& name, PoolKin
   w.pools.push_back(std::move(pool));
 }
 
+/// One number for every lane, or a list.
+void read_resident(const Field& field, Workload& w) {
+  if (!field.is_list()) {
+    w.resident_bytes.assign(static_cast<std::size_t>(w.lane_count()), field.integer());
+    return;
+  }
+  for (std::size_t lane = 0; lane < field.size(); ++lane) w.resident_bytes.push_back(field.at(lane).integer());
+}
+
 /// `path` is a field as `validate` names it; finds its line, or that of the nearest field around it.
 Field locate(Field field, std::string_view path, const std::vector<std::string>& names) {
   while (!path.empty()) {
@@ -201,8 +210,10 @@ Workload read_workload(const Field& root) {
     read_if_there(transfer, "bytes_per_second", w.transfer_bytes_per_second, number);
   }
   if (root.has("memory")) {
-    root.at("memory").expect_keys({"bytes_per_lane"});
-    read_bytes(root.at("memory"), "bytes_per_lane", w.memory_bytes_per_lane);
+    const Field memory = root.at("memory");
+    memory.expect_keys({"bytes_per_lane", "resident_bytes"});
+    read_bytes(memory, "bytes_per_lane", w.memory_bytes_per_lane);
+    if (memory.has("resident_bytes")) read_resident(memory.at("resident_bytes"), w);
   }
   checked([&] { validate(w, ""); });
   return w;
@@ -305,6 +316,10 @@ std::string write_workload(const Workload& w) {
   number(w.transfer_bytes_per_second);
   out += "}, \"memory\": {\"bytes_per_lane\": ";
   integer(w.memory_bytes_per_lane);
+  if (!w.resident_bytes.empty()) {
+    out += ", \"resident_bytes\": ";
+    append_list(out, w.resident_bytes, integer);
+  }
   out += "}}";
   return out;
 }

@@ -14,8 +14,8 @@ Workload coupled_workload(const Workload& workload) {
   return resolved;
 }
 
-Schedule coupled(const Workload& workload, const Dependencies& d, std::optional<std::int32_t> extra_warmup) {
-  const std::int32_t D = extra_warmup.value_or(0);
+Schedule coupled(const Workload& workload, const Dependencies& d, const Options& options) {
+  const std::int32_t D = options.extra_warmup.value_or(0);
   const LaneOrders llm = backbone(d, workload, D);
   OrderBuilder order(d, false);
   auto each_pool = [&](PoolKind kind, auto&& visit) {

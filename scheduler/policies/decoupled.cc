@@ -12,14 +12,14 @@ bool has_generator_rows(const Workload& workload) {
   });
 }
 
-Schedule decoupled(const Workload& workload, const Dependencies& d, std::optional<std::int32_t> extra_warmup) {
+Schedule decoupled(const Workload& workload, const Dependencies& d, const Options& options) {
   const bool generates = has_generator_rows(workload);
   const std::int32_t all_forwards_first = workload.microbatches * workload.chunks;
-  if (generates && extra_warmup.value_or(all_forwards_first) != all_forwards_first) {
+  if (generates && options.extra_warmup.value_or(all_forwards_first) != all_forwards_first) {
     throw Error("extra_warmup", "decoupled runs every forward before the generator",
                 "it fixes D at microbatches * chunks");
   }
-  const std::int32_t D = generates ? all_forwards_first : extra_warmup.value_or(0);
+  const std::int32_t D = generates ? all_forwards_first : options.extra_warmup.value_or(0);
   const LaneOrders llm = backbone(d, workload, D);
   OrderBuilder order(d, false);
   auto pools = [&](PoolKind kind, bool forwards, bool backwards) {

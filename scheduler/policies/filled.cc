@@ -9,33 +9,30 @@
 namespace nestor::scheduler::policies {
 namespace {
 
-constexpr std::int32_t kEncoderCap = 4;
-constexpr std::int32_t kGeneratorCap = 2;
-/// Operators timed by the local search: about a millisecond.
-constexpr std::int64_t kImproveWork = 200'000;
-
-Caps filled_caps(const Workload& workload) {
-  Caps caps;
-  for (const PoolWorkload& pool : workload.pools) {
-    caps.push_back(pool.in_flight_cap.value_or(pool.kind == PoolKind::encoder ? kEncoderCap : kGeneratorCap));
-  }
-  return caps;
-}
+/// Operators placed and timed, at 50 ns and 10 ns each.
+constexpr std::int64_t kPlaceWork = 200'000;
+constexpr std::int64_t kImproveWork = 2'000'000, kReplanImproveWork = 50'000;
 
 }  // namespace
 
-Schedule filled(const Workload& workload, const Dependencies& d, std::optional<std::int32_t> extra_warmup) {
-  Schedule plain = nested(workload, d, extra_warmup);
-  const Caps caps = at_least_forced(filled_caps(workload), workload, d, backbone(d, workload, plain.extra_warmup));
-  Placement best = place(workload, d, plain.extra_warmup, caps);
-  if (within(caps, workload, d, plain.orders)) {
-    const double makespan = earliest_times(d, plain.orders).makespan;
-    if (makespan <= best.makespan) best = {std::move(plain), makespan};
+Schedule filled(const Workload& workload, const Dependencies& d, const Options& options) {
+  const bool full = options.effort == Effort::full;
+  Schedule plain = nested(workload, d, options);
+  const std::int32_t D = plain.extra_warmup;
+  const Caps caps = filled_caps(workload, d, backbone(d, workload, D));
+  Placement best{{{}, D}, std::numeric_limits<double>::infinity()};
+  const bool nested_fits = within(caps, workload, d, plain.orders);
+  if (nested_fits) {
+    best.makespan = earliest_times(d, plain.orders).makespan;
+    best.schedule = std::move(plain);
   }
-  if (best.makespan == std::numeric_limits<double>::infinity()) {
+  if (full || !nested_fits) {  // a step's own plan was already placed microbatch by microbatch
+    best.keep_better(search_placement(workload, d, {D}, caps, {.work = kPlaceWork}));
+  }
+  if (!best.found()) {
     throw Error("in_flight_cap", "no order within the caps was found", "raise it, or plan `nested`");
   }
-  improve(d, workload, caps, kImproveWork, best.schedule.orders);
+  improve(d, workload, caps, full ? kImproveWork : kReplanImproveWork, best.schedule.orders);
   return std::move(best.schedule);
 }
 

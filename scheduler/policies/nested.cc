@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include <nestor/scheduler/backbone.h>
 #include <nestor/scheduler/earliest_times.h>
+#include <nestor/scheduler/improve.h>
 #include <nestor/scheduler/policies/placement.h>
 #include <nestor/scheduler/policies/policies.h>
 
@@ -14,6 +17,10 @@ namespace {
 /// Two makespans closer than this, relatively, are equal: costs such as 0.1 and 0.3 are multiples of each other only
 /// within rounding.
 constexpr double kSameTime = 1e-9;
+/// Where a plan is made for one step alone, no further search is worth its time this close to `decoupled`.
+constexpr double kCloseEnough = 1.02;
+/// A plan of more operators than this is made with few tries.
+constexpr std::int32_t kLarge = 100'000;
 /// A larger D is taken only for more than this: unbounded D buys half a percent with activations that grow with M.
 constexpr double kWorthIt = 1.01;
 
@@ -25,8 +32,6 @@ struct Position {
   friend auto operator<=>(const Position&, const Position&) = default;
 };
 
-/// Activations a member may hold where microbatches are cut one by one, in pipeline depths.
-constexpr std::int32_t kRoundsInFlight = 4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 enum class CutKind : std::uint8_t { encoder_backward, encoder_forward, generator };  // at one instant, in this order
@@ -40,17 +45,43 @@ struct Cut {
   std::int32_t first, last;  ///< microbatches of the round
 };
 
-/// The microbatches of one pool's round number `round`: as many as the pool has members.
-std::pair<std::int32_t, std::int32_t> round_of(const PoolWorkload& pool, std::int32_t m, std::int32_t microbatches) {
+/// The microbatches [first, last) of a round.
+struct Round {
+  std::int32_t first, last;
+};
+
+/// Rounds of as many microbatches as the pool has members. Where some lack the modality and members have been given
+/// the present ones in turn (arrange.h), the rounds are counted in present ones and are full.
+std::vector<Round> rounds_of(const PoolWorkload& pool) {
   const auto size = static_cast<std::int32_t>(pool.lanes.size());
-  const std::int32_t first = m / size * size;
-  return {first, std::min<std::int64_t>(std::int64_t{first} + size, microbatches)};
+  const auto microbatches = static_cast<std::int32_t>(pool.absent.size());
+  std::vector<Round> rounds;
+  std::vector<std::int32_t> last_round(size, -1);
+  std::int32_t present = 0, first = 0;
+  bool in_turn = true;  // does each member have at most one of every round?
+  for (std::int32_t m = 0; m < microbatches && in_turn; ++m) {
+    if (!pool.absent[m]) {
+      in_turn = std::exchange(last_round[pool.owner[m]], present / size) != present / size;
+      ++present;
+    }
+    const bool full = !pool.absent[m] && present % size == 0;
+    if (full || m + 1 == microbatches) rounds.push_back({std::exchange(first, m + 1), m + 1});
+  }
+  if (in_turn) return rounds;
+  rounds.clear();
+  for (std::int64_t m = 0; m < microbatches; m += size) {
+    rounds.push_back(
+        {static_cast<std::int32_t>(m), static_cast<std::int32_t>(std::min<std::int64_t>(m + size, microbatches))});
+  }
+  return rounds;
 }
 
 class Nester {
  public:
-  Nester(const Workload& workload, const Dependencies& dependencies)
-      : w_(workload), d_(dependencies), gate_(generator_gate()) {}
+  Nester(const Workload& workload, const Dependencies& dependencies) : w_(workload), d_(dependencies) {
+    for (const PoolWorkload& pool : w_.pools) rounds_.push_back(rounds_of(pool));
+    gate_ = generator_gate();
+  }
 
   bool generates() const {
     return std::any_of(gate_.begin(), gate_.end(), [](std::int32_t m) { return m >= 0; });
@@ -80,16 +111,15 @@ class Nester {
   /// has passed the last stage, so the backbone's backward waits for it as well.
   std::vector<std::int32_t> generator_gate() const {
     std::vector<std::int32_t> gate(w_.microbatches, -1);
-    for (const PoolWorkload& pool : w_.pools) {
+    for (std::size_t p = 0; p < w_.pools.size(); ++p) {
+      const PoolWorkload& pool = w_.pools[p];
       if (pool.kind != PoolKind::generator) continue;
-      for (std::int32_t first = 0; first < w_.microbatches;) {
-        const std::int32_t end = round_of(pool, first, w_.microbatches).second;
-        std::int32_t last = end - 1;
-        while (last >= first && pool.absent[last]) --last;
-        for (std::int32_t m = first; m <= last; ++m) {
+      for (const Round& round : rounds_[p]) {
+        std::int32_t last = round.last - 1;
+        while (last >= round.first && pool.absent[last]) --last;
+        for (std::int32_t m = round.first; m <= last; ++m) {
           if (!pool.absent[m]) gate[m] = std::max(gate[m], last);
         }
-        first = end;
       }
     }
     return gate;
@@ -102,12 +132,11 @@ class Nester {
   }
 
   /// One cut for each round and kind, looking only at microbatches that have the rows.
-  void add_cut(std::vector<Cut>& cuts, CutKind kind, ModuleId module, std::int32_t first, std::int32_t last,
-               const Times& clock) const {
+  void add_cut(std::vector<Cut>& cuts, CutKind kind, ModuleId module, const Round& round, const Times& clock) const {
     const std::int32_t last_stage = d_.stages() - 1;
-    Cut cut{{}, {}, kind, module, first, last};
+    Cut cut{{}, {}, kind, module, round.first, round.last};
     bool any = false;
-    for (std::int32_t m = first; m < last; ++m) {
+    for (std::int32_t m = round.first; m < round.last; ++m) {
       const OperatorId own = kind == CutKind::encoder_backward ? d_.backward(module, m) : d_.forward(module, m);
       if (!d_.exists(own)) continue;
       switch (kind) {
@@ -133,15 +162,13 @@ class Nester {
     std::vector<Cut> cuts;
     for (std::int32_t i = 1; i < d_.modules(); ++i) {
       const PoolWorkload& pool = w_.pool(ModuleId{i});
-      for (std::int32_t first = 0; first < w_.microbatches;) {
-        const std::int32_t end = round_of(pool, first, w_.microbatches).second;
+      for (const Round& round : rounds_[i - 1]) {
         if (pool.kind == PoolKind::encoder) {
-          add_cut(cuts, CutKind::encoder_forward, ModuleId{i}, first, end, clock);
-          add_cut(cuts, CutKind::encoder_backward, ModuleId{i}, first, end, clock);
+          add_cut(cuts, CutKind::encoder_forward, ModuleId{i}, round, clock);
+          add_cut(cuts, CutKind::encoder_backward, ModuleId{i}, round, clock);
         } else {
-          add_cut(cuts, CutKind::generator, ModuleId{i}, first, end, clock);
+          add_cut(cuts, CutKind::generator, ModuleId{i}, round, clock);
         }
-        first = end;
       }
     }
     order_cuts(cuts, tolerance(clock));
@@ -212,34 +239,49 @@ class Nester {
 
   const Workload& w_;
   const Dependencies& d_;
+  std::vector<std::vector<Round>> rounds_;  ///< by pool
   std::vector<std::int32_t> gate_;
 };
 
 double decoupled_makespan(const Workload& workload, const Dependencies& d) {
-  return earliest_times(d, decoupled(workload, d, std::nullopt).orders).makespan;
+  return earliest_times(d, decoupled(workload, d, {}).orders).makespan;
 }
 
-/// The best of the stopped clock over D: the smallest that reaches `target`, or within 1% of the best.
-Schedule stop_clock(const Nester& nester, const Workload& workload, const Dependencies& d, double target) {
-  const std::int32_t largest = nester.generates() ? nester.largest_extra_warmup() : 0;
-  std::vector<double> makespans(static_cast<std::size_t>(largest) + 1, kNever);
+/// Operators placed and timed in the search behind the stopped clock, at 50 ns and 10 ns each.
+constexpr std::int64_t kFullWork = 600'000;
+constexpr std::int64_t kImproveWork = 600'000;
+/// Tries where a plan is made for one step alone: of D where there is a generator, of rules.
+constexpr std::int32_t kReplanTries = 10, kReplanTriesWithGenerator = 36;
+
+/// The best of the stopped clock over `warmups` (ascending) within the caps: the smallest that reaches `target`, or
+/// within 1% of the best.
+Placement stop_clock(const Nester& nester, const Workload& workload, const Dependencies& d,
+                     const std::vector<std::int32_t>& warmups, const Caps& caps, double target) {
+  std::vector<double> makespans;
   double best = kNever;
-  for (std::int32_t D = 0; D <= largest; ++D) {
+  for (const std::int32_t D : warmups) {
     auto orders = nester.order(D);
-    if (!orders) continue;
-    makespans[D] = earliest_times(d, *orders).makespan;
-    best = std::min(best, makespans[D]);
-    if (makespans[D] <= target) return {std::move(*orders), D};
+    const bool fits = orders && within(caps, workload, d, *orders);
+    makespans.push_back(fits ? earliest_times(d, *orders).makespan : kNever);
+    best = std::min(best, makespans.back());
+    if (makespans.back() <= target) return {{std::move(*orders), D}, best};
   }
-  for (std::int32_t D = 0; D <= largest; ++D) {
-    if (makespans[D] < kNever && makespans[D] <= best * kWorthIt) return {*nester.order(D), D};
+  for (std::size_t i = 0; i < warmups.size() && best < kNever; ++i) {
+    if (makespans[i] <= best * kWorthIt) return {{*nester.order(warmups[i]), warmups[i]}, makespans[i]};
   }
-  const std::int32_t everything = workload.microbatches * workload.chunks;  // all forwards first: never a deadlock
-  return {nester.order(everything).value(), everything};
+  return {{{}, 0}, kNever};
+}
+
+/// Every D that a round of the largest generator pool may need to pass the last stage.
+std::vector<std::int32_t> all_warmups(const Nester& nester) {
+  std::vector<std::int32_t> result(static_cast<std::size_t>(nester.generates() ? nester.largest_extra_warmup() : 0) +
+                                   1);
+  std::iota(result.begin(), result.end(), 0);
+  return result;
 }
 
 /// Every D up to 2P, then in steps, up to four rounds of all chunks more: what a pool far from the LLM may need.
-std::vector<std::int32_t> warmups_to_try(const Workload& workload) {
+std::vector<std::int32_t> many_warmups(const Workload& workload) {
   if (!has_generator_rows(workload)) return {0};
   const std::int64_t P = workload.stages, V = workload.chunks, most = std::int64_t{workload.microbatches} * V;
   std::vector<std::int32_t> result;
@@ -249,16 +291,33 @@ std::vector<std::int32_t> warmups_to_try(const Workload& workload) {
   return result;
 }
 
-Caps nested_caps(const Workload& workload) {
-  Caps caps;
-  for (const PoolWorkload& pool : workload.pools) {
-    const auto size = static_cast<std::int32_t>(pool.lanes.size());
-    caps.push_back(pool.in_flight_cap.value_or(kRoundsInFlight * ((workload.stages + size - 1) / size)));
+/// The few of at most 2P that suit a generator with one member per lane, whatever the costs.
+std::vector<std::int32_t> few_warmups(const Workload& workload) {
+  if (!has_generator_rows(workload)) return {0};
+  const std::int64_t P = workload.stages, most = std::int64_t{workload.microbatches} * workload.chunks;
+  std::vector<std::int32_t> result;
+  for (const std::int64_t D : {P - 1, P, P + P / 2, 2 * P - 1, 2 * P}) {
+    if (D <= most && (result.empty() || D > result.back())) result.push_back(static_cast<std::int32_t>(D));
   }
-  return caps;
+  if (result.empty()) result.push_back(static_cast<std::int32_t>(most));
+  return result;
 }
 
-/// True where every pool is one member on the lane that `coupled` would use.
+/// Where the stopped clock has nothing within the caps and neither has any rule.
+Placement last_resort(const Nester& nester, const Workload& workload, const Dependencies& d) {
+  for (const PoolWorkload& pool : workload.pools) {
+    if (pool.in_flight_cap) {
+      throw Error(pool.name + ".in_flight_cap", "no order of the LLM's rows within the caps was found", "raise it");
+    }
+  }
+  const std::int32_t everything = workload.microbatches * workload.chunks;  // all forwards first: never a deadlock
+  auto orders = nester.order(everything).value();
+  const double makespan = earliest_times(d, orders).makespan;
+  return {{std::move(orders), everything}, makespan};
+}
+
+}  // namespace
+
 bool is_coupled_placement(const Workload& workload) {
   const Workload other = coupled_workload(workload);
   for (std::size_t p = 0; p < workload.pools.size(); ++p) {
@@ -267,35 +326,49 @@ bool is_coupled_placement(const Workload& workload) {
   return true;
 }
 
-}  // namespace
+double probe(const Workload& workload, const Dependencies& d, const Options& options) {
+  std::vector<std::int32_t> warmups = few_warmups(workload);
+  if (warmups.size() > 2) warmups.resize(2);
+  if (options.extra_warmup) warmups = {*options.extra_warmup};
+  return search_placement(workload, d, warmups, nested_caps(workload), {.least = 2}).makespan;
+}
 
-Schedule nested(const Workload& workload, const Dependencies& d, std::optional<std::int32_t> extra_warmup) {
+Schedule nested(const Workload& workload, const Dependencies& d, const Options& options) {
   const Nester nester(workload, d);
-  if (extra_warmup) {
-    auto orders = nester.order(*extra_warmup);
-    if (!orders) {
-      throw Error("extra_warmup",
-                  std::to_string(*extra_warmup) + " forwards more let no round of the generator pass the last stage",
-                  "leave it to the search");
+  const Caps caps = nested_caps(workload);
+  const bool full = options.effort == Effort::full;
+  std::vector<std::int32_t> warmups = full ? all_warmups(nester) : few_warmups(workload);
+  if (options.extra_warmup) {
+    warmups = {*options.extra_warmup};
+    if (!nester.order(*options.extra_warmup)) {
+      throw Error(
+          "extra_warmup",
+          std::to_string(*options.extra_warmup) + " forwards more let no round of the generator pass the last stage",
+          "leave it to the search");
     }
-    return {std::move(*orders), *extra_warmup};
   }
   const double target = decoupled_makespan(workload, d) * (1 + kSameTime);
-  Schedule best = stop_clock(nester, workload, d, target);
-  double makespan = earliest_times(d, best.orders).makespan;
-  if (makespan <= target) return best;
+  Placement best = stop_clock(nester, workload, d, warmups, caps, full ? target : 0);
+  if (full && best.makespan <= target) return std::move(best.schedule);
 
-  // Rounds that stop every lane lose where pools are small, skewed or far away: cut each microbatch by itself there.
-  Placement placed = place_with_search(workload, d, warmups_to_try(workload), nested_caps(workload));
-  if (placed.makespan < makespan) {
-    best = std::move(placed.schedule);
-    makespan = placed.makespan;
+  // Rounds that stop every lane lose where pools are small, skewed or far away, and where costs differ: cut each
+  // microbatch by itself there.
+  if (!full) {
+    const std::int32_t tries = has_generator_rows(workload) ? kReplanTriesWithGenerator : kReplanTries;
+    best.keep_better(search_placement(workload, d, warmups, caps, {.least = d.count() > kLarge ? 2 : tries}));
+  }
+  if (best.makespan > target * (full ? 1 : kCloseEnough)) {
+    if (!options.extra_warmup) warmups = many_warmups(workload);
+    best.keep_better(search_placement(workload, d, warmups, caps, {.target = target, .work = kFullWork}));
+    if (best.found() && best.makespan > target)
+      best.makespan = improve(d, workload, caps, kImproveWork, best.schedule.orders);
   }
   if (is_coupled_placement(workload)) {
-    Schedule other = coupled(workload, d, std::nullopt);
-    if (earliest_times(d, other.orders).makespan < makespan) best = std::move(other);
+    Schedule other = coupled(workload, d, {});
+    const double makespan = earliest_times(d, other.orders).makespan;
+    if (within(caps, workload, d, other.orders)) best.keep_better({std::move(other), makespan});
   }
-  return best;
+  return (best.found() ? std::move(best) : last_resort(nester, workload, d)).schedule;
 }
 
 }  // namespace nestor::scheduler::policies

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include <nestor/scheduler/backbone.h>
 #include <nestor/scheduler/list_scheduler.h>
@@ -9,51 +10,167 @@ namespace nestor::scheduler::policies {
 namespace {
 
 constexpr double kStuck = std::numeric_limits<double>::infinity();
-/// A larger D is taken only for more than this.
+/// A larger D is taken only for more than this ...
 constexpr double kWorthIt = 1.01;
-/// Above this many operators a plan gets the best two rules alone: the rest differ by less than a percent there.
-constexpr std::int32_t kLarge = 100'000;
+/// ... unless the smaller one leaves this much to the target.
+constexpr double kCloseToTarget = 1.02;
 
-/// The rules worth trying, best first on average (measured over random shapes and log-normal costs).
-std::vector<ListRules> portfolio(const Workload& workload, const Dependencies& dependencies) {
+constexpr std::int32_t kRoundsInFlight = 4;  ///< of `nested`, in pipeline depths
+constexpr std::int32_t kEncoderCap = 4;      ///< of `filled`
+constexpr std::int32_t kGeneratorCap = 2;
+
+/// The rules worth trying. Each adds most to the ones before it: chosen greedily from the whole grid of rules over even
+/// shapes, skewed shapes and log-normal costs.
+std::vector<ListRules> portfolio(const Workload& workload) {
   const std::int32_t P = workload.stages;
-  std::vector<ListRules> rules{{.forward_first = true, .patience = 0.75, .lookahead = 0},
-                               {.forward_first = false, .patience = 0.75, .lookahead = P}};
-  if (dependencies.count() > kLarge) return rules;
-  rules.push_back({.forward_first = false, .patience = 0, .lookahead = P});
-  rules.push_back({.forward_first = true, .patience = 0, .lookahead = 0});
-  if (has_generator_rows(workload)) {
-    rules.push_back({.early = true, .forward_first = true, .patience = 0.75, .lookahead = 0});
-    rules.push_back({.early = true, .forward_first = false, .patience = 0, .lookahead = P});
-    rules.push_back({.rounds = false, .forward_first = true, .patience = 0});
+  if (!has_generator_rows(workload)) {
+    return {
+        {.forward_first = true, .patience = 0.4, .lookahead = 2},
+        {.forward_first = true, .patience = 0, .lookahead = 2},
+        {.forward_first = true, .patience = 0.75, .lookahead = 0},
+        {.forward_first = true, .patience = 0.4, .lookahead = P},
+        {.forward_first = false, .patience = 0.4, .lookahead = 2},
+        {.forward_first = true, .patience = 0.75, .lookahead = P},
+        {.forward_first = true, .patience = 0, .lookahead = 0},
+        {.forward_first = false, .patience = 0.75, .lookahead = P},
+        {.forward_first = true, .patience = 0.4, .lookahead = 0},
+        {.forward_first = true, .patience = 1, .lookahead = P},
+        {.forward_first = true, .patience = 0.75, .lookahead = 2},
+        {.forward_first = false, .patience = 0, .lookahead = 2},
+        {.forward_first = false, .patience = 1, .lookahead = 0},
+        {.forward_first = false, .patience = 0.4, .lookahead = P},
+    };
   }
-  return rules;
+  return {
+      {.forward_first = true, .patience = 0.75, .lookahead = 0},
+      {.rounds = false, .forward_first = false, .patience = 0, .lookahead = 2},
+      {.forward_first = true, .patience = 0.4, .lookahead = 0},
+      {.early = true, .forward_first = false, .patience = 0.75, .lookahead = P},
+      {.forward_first = true, .patience = 0.75, .lookahead = 2},
+      {.forward_first = true, .patience = 0.4, .lookahead = 2},
+      {.early = true, .forward_first = true, .patience = 0.4, .lookahead = P},
+      {.rounds = false, .forward_first = true, .patience = 0.4, .lookahead = 2},
+      {.forward_first = false, .patience = 0.75, .lookahead = 2},
+      {.forward_first = true, .patience = 1, .lookahead = 0},
+      {.early = true, .forward_first = true, .patience = 0.75, .lookahead = 0},
+      {.forward_first = true, .patience = 0.75, .lookahead = P},
+      {.early = true, .forward_first = true, .patience = 0, .lookahead = 0},
+      {.forward_first = false, .patience = 0.4, .lookahead = 0},
+      {.rounds = false, .forward_first = false, .patience = 0.75, .lookahead = 0},
+      {.early = true, .forward_first = true, .patience = 0.4, .lookahead = 0},
+      {.forward_first = false, .patience = 0, .lookahead = 0},
+      {.forward_first = false, .patience = 1, .lookahead = P},
+      {.rounds = false, .forward_first = true, .patience = 0.4, .lookahead = 0},
+      {.early = true, .forward_first = false, .patience = 0, .lookahead = 2},
+  };
 }
 
-void keep_better(ListScheduler::Result&& result, Placement& best) {
-  if (result.makespan >= best.makespan) return;
-  best.makespan = result.makespan;
-  best.schedule.orders = std::move(result.orders);
-}
+/// The tries of one search, best order of each warm-up kept.
+class Search {
+ public:
+  Search(const Workload& workload, const Dependencies& d, const std::vector<std::int32_t>& warmups, const Caps& caps,
+         const SearchLimits& limits)
+      : caps_(caps), target_(limits.target), scheduler_(d, workload), rules_(portfolio(workload)) {
+    tries_left_ = std::max<std::int64_t>(limits.least, limits.work / std::max(d.count(), 1));
+    // Where few tries are left for the rules, warm-ups are thinned out evenly; the first stays.
+    const std::size_t most = std::max<std::size_t>(1, static_cast<std::size_t>(tries_left_) / 2);
+    const std::size_t step = (warmups.size() + most - 1) / most;
+    for (std::size_t i = 0; i < warmups.size(); i += step) {
+      candidates_.push_back({{{{}, warmups[i]}, kStuck}, backbone(d, workload, warmups[i])});
+    }
+  }
+
+  Placement run() {
+    if (!each_candidate(0)) {
+      std::vector<std::size_t> order(candidates_.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return candidates_[a].best.makespan < candidates_[b].best.makespan;
+      });
+      // A rule that frees a stuck warm-up is worth one more look at all of them.
+      if (candidates_[order.front()].best.makespan == kStuck) each_candidate(1);
+      for (const std::size_t i : order) {
+        for (std::size_t rule = 1; rule < rules_.size(); ++rule) {
+          if (attempt(candidates_[i], rule)) return choose();
+        }
+      }
+    }
+    return choose();
+  }
+
+ private:
+  struct Candidate {
+    Placement best;
+    LaneOrders llm;
+  };
+
+  /// One try. True where the search may stop: the target is reached or no try is left.
+  bool attempt(Candidate& candidate, std::size_t rule) {
+    if (tries_left_-- <= 0) return true;
+    ListScheduler::Result result = scheduler_.run(candidate.llm, caps_, rules_[rule]);
+    const std::int32_t warmup = candidate.best.schedule.extra_warmup;
+    candidate.best.keep_better({{std::move(result.orders), warmup}, result.makespan});
+    return candidate.best.makespan <= target_;
+  }
+
+  bool each_candidate(std::size_t rule) {
+    for (Candidate& candidate : candidates_) {
+      if (attempt(candidate, rule)) return true;
+    }
+    return false;
+  }
+
+  Placement choose() {
+    double best = kStuck;
+    for (const Candidate& candidate : candidates_) best = std::min(best, candidate.best.makespan);
+    const double enough = std::max({best, target_, std::min(best * kWorthIt, target_ * kCloseToTarget)});
+    for (Candidate& candidate : candidates_) {
+      if (candidate.best.makespan <= enough) return std::move(candidate.best);
+    }
+    return {{{}, 0}, kStuck};
+  }
+
+  const Caps& caps_;
+  const double target_;
+  ListScheduler scheduler_;
+  const std::vector<ListRules> rules_;
+  std::vector<Candidate> candidates_;
+  std::int64_t tries_left_;
+};
 
 }  // namespace
 
-Caps at_least_forced(Caps wanted, const Workload& workload, const Dependencies& d, const LaneOrders& llm) {
+bool Placement::found() const {
+  return makespan < kStuck;
+}
+
+Caps nested_caps(const Workload& workload) {
+  Caps caps;
+  for (const PoolWorkload& pool : workload.pools) {
+    const auto size = static_cast<std::int32_t>(pool.lanes.size());
+    caps.push_back(pool.in_flight_cap.value_or(kRoundsInFlight * ((workload.stages + size - 1) / size)));
+  }
+  return caps;
+}
+
+Caps filled_caps(const Workload& workload, const Dependencies& d, const LaneOrders& llm) {
+  Caps caps;
   const auto stage0 = llm.lane(workload.llm.lanes.front());
   for (std::size_t p = 0; p < workload.pools.size(); ++p) {
     const PoolWorkload& pool = workload.pools[p];
-    wanted[p] = std::max(wanted[p], 1);
-    if (pool.kind != PoolKind::encoder) continue;
     const ModuleId module{static_cast<std::int64_t>(p) + 1};
+    std::int32_t cap = pool.kind == PoolKind::encoder ? kEncoderCap : kGeneratorCap;
     std::vector<std::int32_t> held(pool.lanes.size(), 0);
     for (const OperatorId op : stage0) {
+      if (pool.kind != PoolKind::encoder) break;
       const std::int32_t m = d.microbatch(op);
       if (!d.exists(d.backward(module, m))) continue;
-      if (op == d.forward(kLlm, m, 0)) wanted[p] = std::max(wanted[p], ++held[pool.owner[m]]);
+      if (op == d.forward(kLlm, m, 0)) cap = std::max(cap, ++held[pool.owner[m]]);
       if (op == d.backward(kLlm, m, 0)) --held[pool.owner[m]];
     }
+    caps.push_back(pool.in_flight_cap.value_or(cap));
   }
-  return wanted;
+  return caps;
 }
 
 bool within(const Caps& caps, const Workload& workload, const Dependencies& d, const LaneOrders& orders) {
@@ -74,27 +191,9 @@ bool within(const Caps& caps, const Workload& workload, const Dependencies& d, c
   return true;
 }
 
-Placement place(const Workload& workload, const Dependencies& d, std::int32_t extra_warmup, const Caps& caps) {
-  Placement best{{{}, extra_warmup}, kStuck};
-  const LaneOrders llm = backbone(d, workload, extra_warmup);
-  ListScheduler scheduler(d, workload);
-  for (const ListRules& rules : portfolio(workload, d)) keep_better(scheduler.run(llm, caps, rules), best);
-  return best;
-}
-
-Placement place_with_search(const Workload& workload, const Dependencies& d,
-                            const std::vector<std::int32_t>& candidates, const Caps& caps) {
-  ListScheduler scheduler(d, workload);
-  const ListRules probe = portfolio(workload, d).front();
-  std::vector<double> makespans;
-  for (const std::int32_t D : candidates) {
-    makespans.push_back(scheduler.run(backbone(d, workload, D), caps, probe).makespan);
-  }
-  const double best = *std::min_element(makespans.begin(), makespans.end());
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (makespans[i] < kStuck && makespans[i] <= best * kWorthIt) return place(workload, d, candidates[i], caps);
-  }
-  return {{{}, 0}, kStuck};
+Placement search_placement(const Workload& workload, const Dependencies& d, const std::vector<std::int32_t>& warmups,
+                           const Caps& caps, const SearchLimits& limits) {
+  return Search(workload, d, warmups, caps, limits).run();
 }
 
 }  // namespace nestor::scheduler::policies

@@ -10,9 +10,12 @@ namespace nestor::scheduler::policies {
 /// At most how many microbatches each member of a pool holds; by pool (index: module - 1).
 using Caps = std::vector<std::int32_t>;
 
-/// `wanted`, but no less than what the LLM's order forces: an encoder's member holds a microbatch from before F(m, 0)
-/// until after B(m, 0).
-Caps at_least_forced(Caps wanted, const Workload& workload, const Dependencies& dependencies, const LaneOrders& llm);
+/// What `nested` allows where the workload names no cap: 4 * ceil(P / size).
+Caps nested_caps(const Workload& workload);
+
+/// What `filled` allows where the workload names no cap: 4 for encoders, or what the LLM's order forces (a member
+/// holds a microbatch from before F(m, 0) until after B(m, 0)), 2 for generators.
+Caps filled_caps(const Workload& workload, const Dependencies& dependencies, const LaneOrders& llm);
 
 /// Does every member hold at most its cap?
 bool within(const Caps& caps, const Workload& workload, const Dependencies& dependencies, const LaneOrders& orders);
@@ -20,14 +23,24 @@ bool within(const Caps& caps, const Workload& workload, const Dependencies& depe
 struct Placement {
   Schedule schedule;
   double makespan;  ///< seconds; infinity where every try got stuck
+
+  bool found() const;
+  void keep_better(Placement&& other) {
+    if (other.makespan < makespan) *this = std::move(other);
+  }
 };
 
-/// The best of a portfolio of list-scheduling rules around the backbone with `extra_warmup`.
-Placement place(const Workload& workload, const Dependencies& dependencies, std::int32_t extra_warmup,
-                const Caps& caps);
+/// How far a search goes.
+struct SearchLimits {
+  double target = 0;       ///< seconds: good enough to stop at
+  std::int64_t work = 0;   ///< operators placed in all (50 ns each); never less than `least`
+  std::int32_t least = 2;  ///< tries
+};
 
-/// Also searches the extra warm-up: the smallest of `candidates` (ascending) within 1% of the best.
-Placement place_with_search(const Workload& workload, const Dependencies& dependencies,
-                            const std::vector<std::int32_t>& candidates, const Caps& caps);
+/// Places modality operators around the backbone by list scheduling: a first rule at every one of `warmups`
+/// (ascending), then all rules at the most promising of them. The smallest warm-up that reaches the target, else one
+/// within a percent of the best where that is still close to the target, else the best.
+Placement search_placement(const Workload& workload, const Dependencies& dependencies,
+                           const std::vector<std::int32_t>& warmups, const Caps& caps, const SearchLimits& limits);
 
 }  // namespace nestor::scheduler::policies
