@@ -81,6 +81,8 @@ class Dependencies {
     return message_seconds_[edge(module(from), module(to)).index()];
   }
   bool free_transfers() const { return free_transfers_; }
+  /// Seconds that a message of this module travels.
+  double message_seconds(ModuleId module) const { return message_seconds_[module.index()]; }
 
  private:
   std::int32_t llm_size() const { return microbatches_ * stages_; }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,9 @@
 
 namespace nestor::scheduler {
 namespace {
+
+/// A step's own plan that is longer than this many times `decoupled` gets a full search.
+constexpr double kAboveDecoupled = 1.03;
 
 struct Policy {
   std::string_view name;
@@ -71,19 +75,30 @@ struct Draft {
         times(earliest_times(dependencies, schedule.orders)) {}
 };
 
-/// The arrangement that looks best under a few tries; the first of equal ones.
-std::size_t most_promising(const std::vector<Arrangement>& arrangements, const policies::Options& options) {
-  std::size_t best = 0;
-  double shortest = 0;
-  for (std::size_t i = 0; i < arrangements.size(); ++i) {
-    const Dependencies dependencies(arrangements[i].workload);
-    const double makespan = policies::probe(arrangements[i].workload, dependencies, options);
-    if (i == 0 || makespan < shortest) {
-      best = i;
-      shortest = makespan;
-    }
+/// Arrangements, the most promising under a few tries first.
+std::vector<std::size_t> by_promise(const std::vector<Arrangement>& arrangements, const policies::Options& options) {
+  std::vector<double> makespans;
+  for (const Arrangement& arrangement : arrangements) {
+    const Dependencies dependencies(arrangement.workload);
+    makespans.push_back(policies::probe(arrangement.workload, dependencies, options));
   }
-  return best;
+  std::vector<std::size_t> order(arrangements.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return makespans[a] < makespans[b]; });
+  return order;
+}
+
+/// What an arranged plan must not miss: a little over `decoupled`, and `coupled` on its own lanes, both of the step as
+/// it was given.
+double acceptable(const Workload& given) {
+  const Dependencies dependencies(given);
+  const auto makespan = [&](const policies::Schedule& schedule) {
+    return earliest_times(dependencies, schedule.orders).makespan;
+  };
+  const double limit = kAboveDecoupled * makespan(policies::decoupled(given, dependencies, {}));
+  if (!policies::is_coupled_placement(given)) return limit;
+  return std::min(limit, makespan(policies::coupled(given, dependencies, {})));
 }
 
 Draft draft(const Workload& workload, const Policy& policy, std::optional<std::int32_t> extra_warmup) {
@@ -91,14 +106,16 @@ Draft draft(const Workload& workload, const Policy& policy, std::optional<std::i
   std::vector<Arrangement> ways = arrangements(workload);
   if (ways.size() == 1) return {std::move(ways[0]), policy, {extra_warmup}};
 
-  const policies::Options options{extra_warmup, policies::Effort::replan};
-  const std::size_t best = most_promising(ways, options);
-  Draft chosen(std::move(ways[best]), policy, options);
-  if (best > 0 && policies::is_coupled_placement(workload)) {  // never above `coupled` there, which takes what is given
-    Draft given(std::move(ways[0]), policy, options);
-    if (given.times.makespan <= chosen.times.makespan) return given;
+  policies::Options options{extra_warmup, policies::Effort::replan};
+  const std::vector<std::size_t> order = by_promise(ways, options);
+  Draft best(ways[order.front()], policy, options);
+  const double limit = acceptable(workload);
+  options.effort = policies::Effort::full;
+  for (std::size_t i = 0; i < order.size() && best.times.makespan > limit; ++i) {
+    if (Draft other(ways[order[i]], policy, options); other.times.makespan < best.times.makespan)
+      best = std::move(other);
   }
-  return chosen;
+  return best;
 }
 
 }  // namespace
@@ -106,6 +123,7 @@ Draft draft(const Workload& workload, const Policy& policy, std::optional<std::i
 Plan make_plan(const Workload& workload, const PlanRequest& request) {
   const Policy& policy = find_policy(request.policy);
   check(workload, request);
+  if (request.keep_memory_cap && workload.memory_bytes_per_lane > 0) return plan_within_memory(workload, request);
   Draft made = draft(workload, policy, request.extra_warmup);
   const Dependencies& dependencies = made.dependencies;
   const LaneOrders& orders = made.schedule.orders;

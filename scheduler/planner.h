@@ -13,9 +13,9 @@
 namespace nestor::scheduler {
 
 struct PlanRequest {
-  std::string policy = "nested";             ///< coupled | decoupled | nested | filled
-  std::vector<Reduction> tied;               ///< further reductions (tied weights); a pool's own are added by itself
-  std::optional<std::int32_t> extra_warmup;  ///< fix D; none: the policy searches
+  std::string policy = "nested";     ///< coupled | decoupled | nested | filled
+  std::vector<Reduction> tied = {};  ///< further reductions (tied weights); a pool's own are added by itself
+  std::optional<std::int32_t> extra_warmup = {};  ///< fix D; none: the policy searches
   bool keep_memory_cap = true;  ///< honour the workload's memory cap (memory.h); else plan as if there were none
   bool may_recompute = false;   ///< to keep the cap, modules may be made to recompute that do not yet
 };

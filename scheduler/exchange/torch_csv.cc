@@ -9,7 +9,7 @@
 #include <nestor/scheduler/completion.h>
 #include <nestor/scheduler/error.h>
 #include <nestor/scheduler/exchange/torch_csv.h>
-#include <nestor/scheduler/verifier_state.h>
+#include <nestor/scheduler/recognise.h>
 
 namespace nestor::scheduler {
 namespace {
@@ -242,31 +242,6 @@ void check_reductions(const Parser& parser, const std::vector<std::vector<Cell>>
             lane[later].action != Action::forward)
           parser.fail(lane[i], fmt::format("reduces stage {} before its last backward", lane[i].stage));
     }
-}
-
-/// Is it 1F1B or the interleaved order, with more warm-up or without? D shows on the last lane's first forwards.
-void recognise_backbone(Plan& plan) {
-  const Workload& w = plan.workload;
-  for (std::int32_t s = 0; s < w.model_stages(); ++s)
-    if (w.llm.lanes[static_cast<std::size_t>(s)].value != s % w.stages) return;
-  const std::int32_t total = w.microbatches * w.chunks, least = (w.chunks - 1) * w.stages;
-  std::int32_t ahead = 0;
-  for (const Operator& row : plan.table.row(LaneId{w.stages - 1})) {
-    if (row.kind == OpKind::forward) ++ahead;
-    if (row.is_compute() && row.kind != OpKind::forward) break;
-  }
-  for (const std::int32_t warmup : {ahead - 1, total}) {  // all forwards first: any D from there on looks the same
-    if (warmup < least) continue;
-    plan.extra_warmup = warmup - least;
-    plan.custom_backbone = false;
-    std::vector<Fault> faults;
-    verification::State state(plan, faults);
-    verification::check_rows(state);
-    if (faults.empty()) verification::check_backbone(state);
-    if (faults.empty()) return;
-  }
-  plan.custom_backbone = true;
-  plan.extra_warmup = 0;
 }
 
 }  // namespace
