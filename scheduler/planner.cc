@@ -15,7 +15,7 @@ namespace nestor::scheduler {
 namespace {
 
 /// A step's own plan that is longer than this many times `decoupled` gets a full search.
-constexpr double kAboveDecoupled = 1.03;
+constexpr double kAboveDecoupled = 1.045;
 
 struct Policy {
   std::string_view name;

@@ -7,7 +7,6 @@
 
 #include <nestor/scheduler/backbone.h>
 #include <nestor/scheduler/earliest_times.h>
-#include <nestor/scheduler/improve.h>
 #include <nestor/scheduler/policies/placement.h>
 #include <nestor/scheduler/policies/policies.h>
 
@@ -17,8 +16,6 @@ namespace {
 /// Two makespans closer than this, relatively, are equal: costs such as 0.1 and 0.3 are multiples of each other only
 /// within rounding.
 constexpr double kSameTime = 1e-9;
-/// Where a plan is made for one step alone, no further search is worth its time this close to `decoupled`.
-constexpr double kCloseEnough = 1.02;
 /// A plan of more operators than this is made with few tries.
 constexpr std::int32_t kLarge = 100'000;
 /// A larger D is taken only for more than this: unbounded D buys half a percent with activations that grow with M.
@@ -247,9 +244,9 @@ double decoupled_makespan(const Workload& workload, const Dependencies& d) {
   return earliest_times(d, decoupled(workload, d, {}).orders).makespan;
 }
 
-/// Operators placed and timed in the search behind the stopped clock, at 50 ns and 10 ns each.
+/// Operators placed and timed in the search behind the stopped clock.
 constexpr std::int64_t kFullWork = 600'000;
-constexpr std::int64_t kImproveWork = 600'000;
+constexpr std::int64_t kImproveWork = 8'000'000;
 /// Tries where a plan is made for one step alone: of D where there is a generator, of rules.
 constexpr std::int32_t kReplanTries = 10, kReplanTriesWithGenerator = 36;
 
@@ -280,12 +277,13 @@ std::vector<std::int32_t> all_warmups(const Nester& nester) {
   return result;
 }
 
-/// Every D up to 2P, then in steps, up to four rounds of all chunks more: what a pool far from the LLM may need.
+/// Every D up to 2P, then in steps, up to four rounds of all chunks and a little more: what a pool far from the LLM may
+/// need.
 std::vector<std::int32_t> many_warmups(const Workload& workload) {
   if (!has_generator_rows(workload)) return {0};
   const std::int64_t P = workload.stages, V = workload.chunks, most = std::int64_t{workload.microbatches} * V;
   std::vector<std::int32_t> result;
-  for (std::int64_t D = 0; D <= std::min(4 * P * V, most); D += D < 2 * P ? 1 : std::max<std::int64_t>(1, P / 2)) {
+  for (std::int64_t D = 0; D <= std::min(4 * P * V + 8, most); D += D < 2 * P ? 1 : std::max<std::int64_t>(1, P / 2)) {
     result.push_back(static_cast<std::int32_t>(D));
   }
   return result;
@@ -357,11 +355,10 @@ Schedule nested(const Workload& workload, const Dependencies& d, const Options& 
     const std::int32_t tries = has_generator_rows(workload) ? kReplanTriesWithGenerator : kReplanTries;
     best.keep_better(search_placement(workload, d, warmups, caps, {.least = d.count() > kLarge ? 2 : tries}));
   }
-  if (best.makespan > target * (full ? 1 : kCloseEnough)) {
+  if (full || !best.found()) {
     if (!options.extra_warmup) warmups = many_warmups(workload);
-    best.keep_better(search_placement(workload, d, warmups, caps, {.target = target, .work = kFullWork}));
-    if (best.found() && best.makespan > target)
-      best.makespan = improve(d, workload, caps, kImproveWork, best.schedule.orders);
+    const SearchLimits limits{.target = target, .work = kFullWork, .improve_work = full ? kImproveWork : 0};
+    best.keep_better(search_placement(workload, d, warmups, caps, limits));
   }
   if (is_coupled_placement(workload)) {
     Schedule other = coupled(workload, d, {});

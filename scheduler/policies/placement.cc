@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include <nestor/scheduler/backbone.h>
+#include <nestor/scheduler/improve.h>
 #include <nestor/scheduler/list_scheduler.h>
 #include <nestor/scheduler/policies/placement.h>
 
@@ -14,6 +15,8 @@ constexpr double kStuck = std::numeric_limits<double>::infinity();
 constexpr double kWorthIt = 1.01;
 /// ... unless the smaller one leaves this much to the target.
 constexpr double kCloseToTarget = 1.02;
+
+constexpr std::size_t kImproved = 8;  ///< warm-ups whose placements go into the local search
 
 constexpr std::int32_t kRoundsInFlight = 4;  ///< of `nested`, in pipeline depths
 constexpr std::int32_t kEncoderCap = 4;      ///< of `filled`
@@ -70,7 +73,13 @@ class Search {
  public:
   Search(const Workload& workload, const Dependencies& d, const std::vector<std::int32_t>& warmups, const Caps& caps,
          const SearchLimits& limits)
-      : caps_(caps), target_(limits.target), scheduler_(d, workload), rules_(portfolio(workload)) {
+      : workload_(workload),
+        d_(d),
+        caps_(caps),
+        target_(limits.target),
+        improve_work_(limits.improve_work),
+        scheduler_(d, workload),
+        rules_(portfolio(workload)) {
     tries_left_ = std::max<std::int64_t>(limits.least, limits.work / std::max(d.count(), 1));
     // Where few tries are left for the rules, warm-ups are thinned out evenly; the first stays.
     const std::size_t most = std::max<std::size_t>(1, static_cast<std::size_t>(tries_left_) / 2);
@@ -82,19 +91,11 @@ class Search {
 
   Placement run() {
     if (!each_candidate(0)) {
-      std::vector<std::size_t> order(candidates_.size());
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return candidates_[a].best.makespan < candidates_[b].best.makespan;
-      });
       // A rule that frees a stuck warm-up is worth one more look at all of them.
-      if (candidates_[order.front()].best.makespan == kStuck) each_candidate(1);
-      for (const std::size_t i : order) {
-        for (std::size_t rule = 1; rule < rules_.size(); ++rule) {
-          if (attempt(candidates_[i], rule)) return choose();
-        }
-      }
+      if (candidates_[by_makespan().front()].best.makespan == kStuck) each_candidate(1);
+      try_rules();
     }
+    if (improve_work_ > 0) improve_best();
     return choose();
   }
 
@@ -120,6 +121,36 @@ class Search {
     return false;
   }
 
+  std::vector<std::size_t> by_makespan() const {
+    std::vector<std::size_t> order(candidates_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return candidates_[a].best.makespan < candidates_[b].best.makespan;
+    });
+    return order;
+  }
+
+  void try_rules() {
+    for (const std::size_t i : by_makespan()) {
+      for (std::size_t rule = 1; rule < rules_.size(); ++rule) {
+        if (attempt(candidates_[i], rule)) return;
+      }
+    }
+  }
+
+  /// A local search from each of the best few, then a longer one from where those got best.
+  void improve_best() {
+    const auto run = [&](std::size_t i, std::int64_t work) {
+      Placement& placement = candidates_[i].best;
+      if (placement.found()) placement.makespan = improve(d_, workload_, caps_, work, placement.schedule.orders);
+    };
+    std::vector<std::size_t> order = by_makespan();
+    if (candidates_[order.front()].best.makespan <= target_) return;
+    order.resize(std::min(order.size(), kImproved));
+    for (const std::size_t i : order) run(i, improve_work_ / static_cast<std::int64_t>(2 * order.size()));
+    run(by_makespan().front(), improve_work_ / 2);
+  }
+
   Placement choose() {
     double best = kStuck;
     for (const Candidate& candidate : candidates_) best = std::min(best, candidate.best.makespan);
@@ -130,8 +161,11 @@ class Search {
     return {{{}, 0}, kStuck};
   }
 
+  const Workload& workload_;
+  const Dependencies& d_;
   const Caps& caps_;
   const double target_;
+  const std::int64_t improve_work_;
   ListScheduler scheduler_;
   const std::vector<ListRules> rules_;
   std::vector<Candidate> candidates_;

@@ -32,14 +32,16 @@ struct Placement {
 
 /// How far a search goes.
 struct SearchLimits {
-  double target = 0;       ///< seconds: good enough to stop at
-  std::int64_t work = 0;   ///< operators placed in all (50 ns each); never less than `least`
-  std::int32_t least = 2;  ///< tries
+  double target = 0;              ///< seconds: good enough to stop at
+  std::int64_t work = 0;          ///< operators placed in all (50 ns each); never less than `least`
+  std::int32_t least = 2;         ///< tries
+  std::int64_t improve_work = 0;  ///< operators timed in the local search that follows a missed target (5 ns each)
 };
 
 /// Places modality operators around the backbone by list scheduling: a first rule at every one of `warmups`
-/// (ascending), then all rules at the most promising of them. The smallest warm-up that reaches the target, else one
-/// within a percent of the best where that is still close to the target, else the best.
+/// (ascending), then all rules at the most promising of them, then a local search (improve.h) from the best few. The
+/// smallest warm-up that reaches the target, else one within a percent of the best where that is still close to the
+/// target, else the best.
 Placement search_placement(const Workload& workload, const Dependencies& dependencies,
                            const std::vector<std::int32_t>& warmups, const Caps& caps, const SearchLimits& limits);
 
