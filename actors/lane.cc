@@ -42,6 +42,8 @@ LaneReport Lane::run(const RunStep& message) {
     if (!refusal_.empty()) throw std::runtime_error(refusal_);
     if (!program_ || program_->plan.plan_digest != message.plan_digest)
       throw Error(name(), "was asked to run a plan that it does not have");
+    if (message.mode == RunMode::train && !program_->plan.training)
+      throw Error(name(), "was asked to train by a plan for evaluation");
     walk(message, link(message.generation, message.run, message.deadline_ms), report);
   } catch (const Aborted& abort) {
     report.end = RunEnd::aborted;
@@ -96,6 +98,7 @@ void Lane::walk(const RunStep& message, const LaneLink& link, LaneReport& report
     digest.add(instruction.op);
   }
   report.row_digest = digest.value();
+  if (train) version_ = message.step;  // also where there was nothing to update
   for (OpTime& time : times_) {
     time.start_ns -= message.origin_ns;
     time.end_ns -= message.origin_ns;
@@ -124,12 +127,13 @@ void Lane::update(const LaneLink& link, std::int64_t step, LaneReport& report, O
 
 void Lane::resolve(const Resolve& message) {
   channel_.load()->set_generation(message.generation);
-  if (message.finish_update && version_ + 1 == message.step) {
-    if (message.update_scale != 0) here_.optimizer->update(message.step, message.update_scale);
-    version_ = message.step;
-  } else if (!message.finish_update && here_.optimizer) {
+  if (!here_.optimizer) return;
+  if (!message.finish_update) {
     here_.optimizer->zero_gradients();
+  } else if (version_ < message.step && message.update_scale != 0) {
+    here_.optimizer->update(message.step, message.update_scale);
   }
+  version_ = message.version;
 }
 
 void Lane::abort(std::uint64_t generation, const std::string& cause) {

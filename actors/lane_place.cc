@@ -159,6 +159,7 @@ void Lane::install(LanePlan plan) {
 /// LLM's (tied weights).
 std::vector<Named> Lane::find_reductions(const LanePlan& plan) const {
   std::vector<Named> reductions(plan.reductions.size());
+  if (!plan.training) return reductions;
   auto lanes_of = [](const scheduler::Reduction& reduction) {
     std::vector<std::int32_t> lanes;
     for (scheduler::LaneId lane : reduction.lanes) lanes.push_back(lane.value);

@@ -25,6 +25,7 @@ struct LanePlan {
   std::uint64_t plan_digest = 0;
   std::uint64_t row_digest = 0;
   std::int32_t lane = 0;
+  bool training = true;  ///< false: forwards alone, for evaluation
   std::int32_t model_stages = 1;
   std::int32_t chunks = 1;
   std::int32_t microbatches = 1;
@@ -83,6 +84,7 @@ struct LaneReport {
 struct Resolve {
   std::uint64_t generation = 0;
   std::int64_t step = 0;
+  std::int64_t version = 0;  ///< steps that the parameters have seen afterwards
   bool finish_update = false;
   double update_scale = 0;
 };

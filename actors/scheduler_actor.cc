@@ -296,10 +296,11 @@ void SchedulerActor::drained() {
   ++generation_;
   installed_ = 0;
   Work& work = *work_;
-  Resolve message{generation_, work.run ? work.run->step : 0, false, 0};
+  Resolve message{generation_, work.run ? work.run->step : 0, version_, false, 0};
   for (const LaneReport& report : work.reports) {
     if (!report.updated) continue;
     message.finish_update = work.finish_update = true;
+    message.version = message.step;
     message.update_scale = report.update_scale;
   }
   expect_answers(executors_.size(), kAbortLimit);

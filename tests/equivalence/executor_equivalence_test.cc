@@ -85,6 +85,13 @@ std::vector<Case> cases() {
   all.push_back({"TwoEncoders", with({"pixels", "sketch"}, {}), 2, 1, 5, "nested", {}});
   all.push_back({"TwoGenerators", with({"pixels"}, {"target", "depth"}), 2, 1, 5, "nested", {}});
   all.push_back({"GeneratorSees", with({"pixels"}, {"target"}, true), 3, 1, 5, "nested", {}});
+  for (const std::string policy : {"coupled", "nested", "filled"}) {
+    TinyOptions aside = with({"pixels"}, {"target"}, true);
+    aside.llm_sees = false;  // an edge that skips the LLM
+    all.push_back({text("EncoderForTheGeneratorAlone_", policy), aside, 3, 1, 4, policy, {}});
+    aside.frozen = {"llm.*", "text.*"};
+    all.push_back({text("EncoderAsideOfAFrozenLlm_", policy), aside, 2, 1, 4, policy, {}});
+  }
   all.push_back({"TextOnlyModel", with({}, {}), 3, 1, 4, "nested", {}});
   all.push_back({"FrozenLlm", frozen({"llm.*", "text.*"}), 3, 1, 4, "nested", {}});
   all.push_back({"FrozenEncoder", frozen({"see_*"}), 3, 1, 4, "nested", {}});

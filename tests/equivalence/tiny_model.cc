@@ -14,7 +14,7 @@
 namespace nestor::test {
 namespace {
 
-constexpr std::int64_t kWidth = 8, kVocabulary = 40, kImage = 8, kPatch = 4, kPatches = 4;
+constexpr std::int64_t kVocabulary = 40, kImage = 8, kPatch = 4, kPatches = 4;
 
 /// A placeholder of its own for each encoder's input.
 std::int64_t placeholder(std::size_t encoder) {
@@ -31,24 +31,25 @@ modules::Model tiny_model(const TinyOptions& options) {
   modules::Qwen3Options llm;
   llm.vocabulary = kVocabulary;
   llm.layers = options.layers;
-  llm.width = kWidth;
+  llm.width = options.width;
   llm.heads = 2;
   llm.kv_heads = 1;
-  llm.head_dim = 4;
-  llm.ffn = 12;
+  llm.head_dim = options.width / 2;
+  llm.ffn = options.width * 3 / 2;
   llm.experts = options.experts;
   for (std::size_t i = 0; i < options.encoders.size(); ++i) {
     modules::VitOptions vit;
     vit.patch = kPatch;
-    vit.width = kWidth;
+    vit.width = options.width;
     vit.layers = 1;
     vit.heads = 2;
-    vit.ffn = 16;
-    vit.llm_width = kWidth;
+    vit.ffn = 2 * options.width;
+    vit.llm_width = options.width;
     vit.image_size = kImage;
     vit.input = options.encoders[i];
     seen[vit.input] = model.encoder("see_" + vit.input, {model.input(vit.input)},
                                     [vit](Seed seed) { return modules::VisionTransformer(vit, seed); });
+    if (i == 0 && !options.llm_sees) continue;
     llm_inputs.push_back(seen[vit.input]);
     llm.splices.push_back({placeholder(i), vit.input});
   }
@@ -65,15 +66,15 @@ modules::Model tiny_model(const TinyOptions& options) {
     modules::MmditOptions mmdit;
     mmdit.image_size = kImage;
     mmdit.patch = kPatch;
-    mmdit.width = kWidth;
+    mmdit.width = options.width;
     mmdit.layers = 1;
     mmdit.heads = 2;
-    mmdit.ffn = 16;
+    mmdit.ffn = 2 * options.width;
     mmdit.target = target;
-    mmdit.contexts.push_back({modules::ContextSource::Kind::sequence, "tokens", kWidth, 0});
+    mmdit.contexts.push_back({modules::ContextSource::Kind::sequence, "tokens", options.width, 0});
     std::vector<modules::Value> inputs{hidden};
     if (options.generator_sees) {
-      mmdit.contexts.push_back({modules::ContextSource::Kind::images, options.encoders[0], kWidth, kPatches});
+      mmdit.contexts.push_back({modules::ContextSource::Kind::images, options.encoders[0], options.width, kPatches});
       inputs.push_back(seen[options.encoders[0]]);
     }
     inputs.push_back(model.input(target));
@@ -92,8 +93,8 @@ std::shared_ptr<const modules::Dataset> tiny_data(
   data.samples = 64;
   data.held_out = 10;
   data.vocabulary = kVocabulary;
-  data.shortest = 3;
-  data.longest = 9;
+  data.shortest = options.shortest;
+  data.longest = options.longest;
   data.image_size = kImage;
   for (std::size_t i = 0; i < options.encoders.size(); ++i)
     data.images.push_back({options.encoders[i], share, kPatches, placeholder(i)});

@@ -13,17 +13,20 @@ namespace nestor::test {
 
 /// The real layers, as small as they go: every feature of the pipeline, a millisecond each.
 struct TinyOptions {
+  std::int64_t width = 8;
   int layers = 4;                                    ///< decoder layers; the embedding is one more
   std::vector<std::string> encoders = {"pixels"};    ///< by raw input; the encoder is called "see_INPUT"
   std::vector<std::string> generators = {"target"};  ///< by raw input; the generator is called "draw_INPUT"
   bool generator_sees = false;                       ///< generators also read the first encoder
+  bool llm_sees = true;                              ///< the LLM reads the first encoder
   bool tied = false;
   int experts = 0;
   std::vector<std::string> frozen;
+  std::int64_t shortest = 3, longest = 9;  ///< words of a sample
 };
 modules::Model tiny_model(const TinyOptions& options);
 
-/// Texts of 3 to 9 words; each image input in about half of the samples, or as `presence` says.
+/// Texts, and each image input in about half of the samples, or as `presence` says.
 std::shared_ptr<const modules::Dataset> tiny_data(
     const TinyOptions& options, double share = 0.5,
     std::function<bool(const modules::Sample&, std::string_view, bool)> presence = {});
