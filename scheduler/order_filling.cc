@@ -36,7 +36,7 @@ class Filling {
       }
     }
     for (std::size_t lane = 0; lane < given_.size(); ++lane) {
-      if (next_[lane] < given_[lane].size()) return stuck(lane);
+      if (next_[lane] < given_[lane].size()) return circle(lane);
     }
     lanes = std::move(out_);
     return {};
@@ -187,6 +187,21 @@ class Filling {
       return true;
     }
     return false;
+  }
+
+  /// Follows what a lane waits for from lane to lane until one comes again: that one is part of the circle.
+  Stuck circle(std::size_t lane) const {
+    std::vector<std::uint8_t> seen(given_.size(), 0);
+    Stuck found = stuck(lane);
+    while (!seen[lane]) {
+      seen[lane] = 1;
+      found = stuck(lane);
+      if (!found.waits_for.valid()) break;
+      const std::size_t other = d_.lane(found.waits_for).index();
+      if (next_[other] == given_[other].size()) break;
+      lane = other;
+    }
+    return stuck(lane);
   }
 
   Stuck stuck(std::size_t lane) const {

@@ -204,11 +204,12 @@ TEST(Simulator, UtilisationAndBytes) {
   Workload workload = make_workload(4, 1, 8, 1, 2);
   workload.llm.stash_bytes = 10;
   workload.memory_bytes_per_lane = 30;
-  const Simulation result = simulate(plan(workload, "nested"));
+  const Simulation result = simulate(make_plan(workload, {.policy = "nested", .keep_memory_cap = false}));
   EXPECT_DOUBLE_EQ(result.utilisation, 24.0 / 33);
   EXPECT_DOUBLE_EQ(result.bubble, 9.0 / 33);
   EXPECT_EQ(result.lanes[0].peak_bytes, 40);
   EXPECT_TRUE(result.lanes[0].over_memory);
+  EXPECT_EQ(result.lanes[0].over_at, 3);
   EXPECT_EQ(result.lanes[1].peak_bytes, 30);
   EXPECT_FALSE(result.lanes[1].over_memory);
 }
