@@ -22,13 +22,15 @@ struct Policy {
   policies::Schedule (*schedule)(const Workload&, const Dependencies&, const policies::Options&);
   Workload (*resolve)(const Workload&);  ///< null: the workload as it is
   bool arranges;                         ///< chooses the order of the microbatches and their owners
+  /// Makes a better schedule of the one that `schedule` made; null: that is it.
+  policies::Schedule (*refine)(const Workload&, const Dependencies&, policies::Schedule, policies::Effort);
 };
 
 constexpr Policy kPolicies[] = {
-    {"coupled", policies::coupled, policies::coupled_workload, false},
-    {"decoupled", policies::decoupled, nullptr, false},
-    {"nested", policies::nested, nullptr, true},
-    {"filled", policies::filled, nullptr, true},
+    {"coupled", policies::coupled, policies::coupled_workload, false, nullptr},
+    {"decoupled", policies::decoupled, nullptr, false, nullptr},
+    {"nested", policies::nested, nullptr, true, nullptr},
+    {"filled", policies::nested, nullptr, true, policies::filled},
 };
 
 const Policy& find_policy(const std::string& name) {
@@ -73,6 +75,12 @@ struct Draft {
         dependencies(arrangement.workload),
         schedule(policy.schedule(arrangement.workload, dependencies, options)),
         times(earliest_times(dependencies, schedule.orders)) {}
+
+  void refine(const Policy& policy, policies::Effort effort) {
+    if (!policy.refine) return;
+    schedule = policy.refine(arrangement.workload, dependencies, std::move(schedule), effort);
+    times = earliest_times(dependencies, schedule.orders);
+  }
 };
 
 /// Arrangements, the most promising under a few tries first.
@@ -101,21 +109,28 @@ double acceptable(const Workload& given) {
   return std::min(limit, makespan(policies::coupled(given, dependencies, {})));
 }
 
-Draft draft(const Workload& workload, const Policy& policy, std::optional<std::int32_t> extra_warmup) {
-  if (!policy.arranges) return {{policy.resolve ? policy.resolve(workload) : workload, {}}, policy, {extra_warmup}};
-  std::vector<Arrangement> ways = arrangements(workload);
-  if (ways.size() == 1) return {std::move(ways[0]), policy, {extra_warmup}};
-
-  policies::Options options{extra_warmup, policies::Effort::replan};
+/// The best arrangement's draft, under the searches that its step is worth.
+Draft arranged(const std::vector<Arrangement>& ways, const Policy& policy, policies::Options& options) {
+  options.effort = policies::Effort::replan;
   const std::vector<std::size_t> order = by_promise(ways, options);
   Draft best(ways[order.front()], policy, options);
-  const double limit = acceptable(workload);
+  const double limit = acceptable(ways.front().workload);
+  if (best.times.makespan <= limit) return best;
   options.effort = policies::Effort::full;
   for (std::size_t i = 0; i < order.size() && best.times.makespan > limit; ++i) {
     if (Draft other(ways[order[i]], policy, options); other.times.makespan < best.times.makespan)
       best = std::move(other);
   }
   return best;
+}
+
+Draft draft(const Workload& workload, const Policy& policy, std::optional<std::int32_t> extra_warmup) {
+  if (!policy.arranges) return {{policy.resolve ? policy.resolve(workload) : workload, {}}, policy, {extra_warmup}};
+  std::vector<Arrangement> ways = arrangements(workload);
+  policies::Options options{extra_warmup};
+  Draft made = ways.size() == 1 ? Draft(std::move(ways.front()), policy, options) : arranged(ways, policy, options);
+  made.refine(policy, options.effort);
+  return made;
 }
 
 }  // namespace

@@ -15,22 +15,20 @@ constexpr std::int64_t kImproveWork = 2'000'000, kReplanImproveWork = 50'000;
 
 }  // namespace
 
-Schedule filled(const Workload& workload, const Dependencies& d, const Options& options) {
-  const bool full = options.effort == Effort::full;
-  Schedule plain = nested(workload, d, options);
+Schedule filled(const Workload& workload, const Dependencies& d, Schedule plain, Effort effort) {
+  const bool full = effort == Effort::full;
   const std::int32_t D = plain.extra_warmup;
   const Caps caps = filled_caps(workload, d, backbone(d, workload, D));
-  Placement best{{{}, D}, std::numeric_limits<double>::infinity()};
   const bool nested_fits = within(caps, workload, d, plain.orders);
-  if (nested_fits) {
-    best.makespan = earliest_times(d, plain.orders).makespan;
-    best.schedule = std::move(plain);
-  }
+  Placement best{{{}, D}, std::numeric_limits<double>::infinity()};
   if (full || !nested_fits) {  // a step's own plan was already placed microbatch by microbatch
-    best.keep_better(search_placement(workload, d, {D}, caps, {.work = kPlaceWork}));
+    best = search_placement(workload, d, {D}, caps, {.work = kPlaceWork});
   }
-  if (!best.found()) {
-    throw Error("in_flight_cap", "no order within the caps was found", "raise it, or plan `nested`");
+  if (nested_fits) {
+    const double makespan = earliest_times(d, plain.orders).makespan;
+    if (makespan <= best.makespan) best = {std::move(plain), makespan};
+  } else if (!best.found()) {  // nested keeps to caps that are given, so none is broken here
+    return plain;
   }
   improve(d, workload, caps, full ? kImproveWork : kReplanImproveWork, best.schedule.orders);
   return std::move(best.schedule);

@@ -53,10 +53,11 @@ double probe(const Workload& workload, const Dependencies& dependencies, const O
 bool is_coupled_placement(const Workload& workload);
 
 /// Beyond nesting: pool operators also use the idle windows of the backbone's own bubble, within caps on activations in
-/// flight (a pool's in_flight_cap; 4 for encoders or what the LLM's order forces, 2 for generators), LLM activations as
-/// nested's. List scheduling under several rules, then a local search where the plan is small. Never longer than
-/// `nested` where that keeps within the same caps. Throws Error where nothing fits the caps.
-Schedule filled(const Workload& workload, const Dependencies& dependencies, const Options& options);
+/// flight (a pool's in_flight_cap; 4 for encoders or what the LLM's order forces, 2 for generators). `plain` is the
+/// workload's nested schedule; D and so the LLM's activations are its. List scheduling under several rules, then a
+/// local search where the plan is small. Never longer than `plain` where that keeps within the caps; `plain` itself
+/// where neither does.
+Schedule filled(const Workload& workload, const Dependencies& dependencies, Schedule plain, Effort effort);
 
 /// Has any microbatch a generator's rows? (Then B(m, last) waits for a generator, and warm-up matters.)
 bool has_generator_rows(const Workload& workload);
