@@ -76,7 +76,8 @@ LaneOrders merged(const Dependencies& d, const Workload& workload, std::int64_t 
     wakes.emplace(std::max(now, lane_free[lane]), lane);
   };
   while (!wakes.empty()) {
-    const auto [now, lane] = wakes.top();
+    const double now = wakes.top().first;
+    const std::int32_t lane = wakes.top().second;
     wakes.pop();
     if (lane_free[lane] > now) continue;  // it is busy, and will be woken when it is not
     std::int32_t chosen = -1;

@@ -14,6 +14,14 @@ namespace nestor::scheduler {
 
 /// A YAML or JSON value. Scalars keep their spelling, so that numbers are read once, strictly, by the field's own type.
 struct Node {
+  // Out of line: a pair of Node must not be looked into before Node is complete.
+  Node();
+  Node(const Node&);
+  Node(Node&&) noexcept;
+  Node& operator=(const Node&);
+  Node& operator=(Node&&) noexcept;
+  ~Node();
+
   enum class Kind : std::uint8_t { null, scalar, list, map };
   Kind kind = Kind::null;
   bool quoted = false;    ///< a scalar in quotes: never a number or a boolean

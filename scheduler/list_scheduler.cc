@@ -21,8 +21,7 @@ void remove_top(std::vector<std::int32_t>& heap) {
 
 }  // namespace
 
-ListScheduler::ListScheduler(const Dependencies& dependencies, const Workload& workload)
-    : deps_(dependencies), workload_(workload) {
+ListScheduler::ListScheduler(const Dependencies& dependencies, const Workload& workload) : deps_(dependencies) {
   const std::int32_t size = deps_.size();
   readers_begin_.assign(size + 1, 0);
   for (std::int32_t i = 0; i < size; ++i) {

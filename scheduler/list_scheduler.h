@@ -70,7 +70,6 @@ class ListScheduler {
   Member& member_of(OperatorId op) { return members_[member_[op.index()]]; }
 
   const Dependencies& deps_;
-  const Workload& workload_;
   // Fixed by the workload.
   std::vector<std::uint32_t> readers_begin_;
   std::vector<OperatorId> readers_;   ///< operators that need an operator
