@@ -12,8 +12,8 @@
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
 #include <nestor/launch/run.h>
-#include <nestor/launch/suggest.h>
 #include <nestor/modules/error.h>
+#include <nestor/modules/suggest.h>
 #include <nestor/scheduler/error.h>
 
 #ifndef NESTOR_VERSION
@@ -79,7 +79,7 @@ int usage_error(const CLI::App& program, const CLI::ParseError& error, int argc,
   if (app == &program && argc > 1 && argv[1][0] != '-') {
     auto known = names(program);
     return report(bad_input, where + ": there is no command \"" + launch::one_line(argv[1], 60) + "\" (" +
-                                 launch::did_you_mean(argv[1], known) + ")");
+                                 modules::did_you_mean(argv[1], known) + ")");
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) {
     auto extras = program.remaining(true);
@@ -87,7 +87,7 @@ int usage_error(const CLI::App& program, const CLI::ParseError& error, int argc,
     std::string extra = extras.empty() ? "an argument" : extras.front();
     auto name = extra.substr(0, extra.find('='));
     auto known = flags(*app);
-    auto near = extra.starts_with("-") ? launch::nearest(name, known) : "";
+    auto near = extra.starts_with("-") ? modules::nearest(name, known) : "";
     return report(bad_input, where + ": does not take \"" + launch::one_line(extra, 60) + "\" (" +
                                  (near.empty() ? hint : "did you mean " + near + "?") + ")");
   }
@@ -112,7 +112,9 @@ int run(int argc, char** argv, ModelBuilder build) {
     launch::add_plan(program, session);
     launch::add_verify(program, session);
     launch::add_simulate(program, session);
+    launch::add_sweep(program, session);
     launch::add_show(program, session);
+    launch::add_import(program, session);
     try {
       program.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help, --version
@@ -120,7 +122,7 @@ int run(int argc, char** argv, ModelBuilder build) {
     } catch (const CLI::ParseError& error) {
       if (argc <= 1) {
         std::cerr << "nestor: command line: no command (";
-        for (const auto& name : names(program)) std::cerr << name << (name == "show" ? "" : ", ");
+        for (const auto& name : names(program)) std::cerr << name << (name == "import" ? "" : ", ");
         std::cerr << "; see nestor --help)" << std::endl;
         return bad_input;
       }

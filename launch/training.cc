@@ -56,6 +56,17 @@ std::string losses_text(double total, const std::map<std::string, double>& losse
   return text;
 }
 
+/// `work` with what an actor met in bad input (a stage too many, a checkpoint of another model) thrown as itself.
+template <class Work>
+auto unwrapped(Work work) {
+  try {
+    return work();
+  } catch (const actors::CallFailed& failed) {
+    if (failed.cause()) std::rethrow_exception(failed.cause());
+    throw;
+  }
+}
+
 /// A training from its first step to its last, and what it leaves in the folder.
 class Training {
  public:
@@ -190,15 +201,16 @@ int train(TrainConfig config, const ModelBuilder& build, RunFolder::Open how) {
   auto set = load_training_set(config, build, resume && std::filesystem::exists(vocabulary) ? vocabulary : "");
 
   actors::Runtime runtime;
-  auto job = actors::make_job(runtime, {set.model, set.dataset, config.schedule, config.optimizer, config.run.seed,
-                                        config.run.dtype, config.run.step_deadline});
+  actors::JobSpec spec{set.model,       set.dataset,      config.schedule,         config.optimizer,
+                       config.run.seed, config.run.dtype, config.run.step_deadline};
+  auto job = unwrapped([&] { return actors::make_job(runtime, std::move(spec)); });
   if (interrupts.requested()) return 128 + interrupts.requested();
 
   RunFolder folder(config.run.dir, how);
   if (resume) {
     auto newest = modules::newest_checkpoint(folder.file("checkpoints"));
     if (!newest) throw InputError(config.run.dir.string(), "has no whole checkpoint", "start anew with --overwrite");
-    job->load(*newest);
+    unwrapped([&] { job->load(*newest); });
     say(fmt::format("going on from {}", newest->string()));
   }
   write_aside(folder.file("config.yaml"), write_config(config));

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <nestor/modules/config_section.h>
+#include <nestor/modules/suggest.h>
 
 namespace nestor::modules {
 
@@ -32,7 +33,7 @@ ConfigSection::ConfigSection(const YAML::Node& node, std::string source, std::st
     : node_(node.IsDefined() && !node.IsNull() ? node : YAML::Node(YAML::NodeType::Map)),
       source_(std::move(source)),
       field_(std::move(field)) {
-  const std::string where = source_ + ":" + field_;
+  const std::string where = source_ + (field_.empty() ? "" : ":" + field_);
   if (!node_.IsMap()) throw Error(where, "is not a mapping", "write \"key: value\" lines below it");
   std::vector<std::string> seen;
   for (const auto& entry : node_) {
@@ -46,7 +47,8 @@ ConfigSection::ConfigSection(const YAML::Node& node, std::string source, std::st
 }
 
 void ConfigSection::fail(const std::string& key, const std::string& what, const std::string& hint) const {
-  throw Error(source_ + ":" + field_ + (key.empty() ? "" : "." + key), what, hint);
+  const std::string field = field_ + (field_.empty() || key.empty() ? "" : ".") + key;
+  throw Error(source_ + (field.empty() ? "" : ":" + field), what, hint);
 }
 
 YAML::Node ConfigSection::find(const std::string& key) {
@@ -102,7 +104,9 @@ std::string ConfigSection::text(const std::string& key, const std::string& fallb
 std::string ConfigSection::choice(const std::string& key, const std::vector<std::string>& choices) {
   const auto value = text(key, choices.front());
   if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
-    fail(key, "has no choice " + quoted(value), fmt::format("one of {}", fmt::join(choices, ", ")));
+    const auto near = nearest(value, choices);
+    fail(key, "has no choice " + quoted(value),
+         near.empty() ? fmt::format("one of {}", fmt::join(choices, ", ")) : fmt::format("did you mean \"{}\"?", near));
   }
   return value;
 }
@@ -130,7 +134,7 @@ std::vector<std::string> ConfigSection::keys() const {
 void ConfigSection::finish() const {
   for (const auto& key : keys()) {
     if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
-      fail("", "unknown key " + quoted(key), fmt::format("known: {}", fmt::join(known_, ", ")));
+      fail("", "unknown key " + quoted(key), did_you_mean(key, known_));
     }
   }
 }

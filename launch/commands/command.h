@@ -23,7 +23,9 @@ struct Session {
 void add_plan(CLI::App& program, Session& session);
 void add_verify(CLI::App& program, Session& session);
 void add_simulate(CLI::App& program, Session& session);
+void add_sweep(CLI::App& program, Session& session);
 void add_show(CLI::App& program, Session& session);
+void add_import(CLI::App& program, Session& session);
 void add_prepare(CLI::App& program, Session& session);
 void add_train(CLI::App& program, Session& session);
 void add_generate(CLI::App& program, Session& session);

@@ -7,9 +7,9 @@
 
 #include <nestor/launch/commands/command.h>
 #include <nestor/launch/commands/plan_output.h>
+#include <nestor/launch/commands/plan_request.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
-#include <nestor/scheduler/planner.h>
 #include <nestor/scheduler/verifier.h>
 
 namespace nestor::launch {
@@ -23,7 +23,7 @@ struct Options {
 int run(const Options& options) {
   auto format = plan_format(options.format, options.output);
   auto workload = scheduler::read_workload(read_text(options.workload), options.workload);
-  auto plan = scheduler::make_plan(workload, {options.policy, {}, options.extra_warmup});
+  auto plan = plan_by(workload, options.policy, options.extra_warmup);
   // A policy of ours that fails its own proof is a defect, and the user must not run the plan.
   require_sound(plan, scheduler::Transport::single, options.workload);
   write_output(options.output, render_plan(plan, format, std::filesystem::path(options.workload).stem().string()));
@@ -36,13 +36,14 @@ void add_plan(CLI::App& program, Session& session) {
   auto options = std::make_shared<Options>();
   auto command = program.add_subcommand("plan", "Make, verify and time a plan for a workload");
   command->add_option("workload", options->workload, "nestor.workload/1 file, or - for standard input")->required();
-  command->add_option("--policy", options->policy, "nested, filled, coupled or decoupled")->capture_default_str();
+  command->add_option("--policy", options->policy, policy_help())->capture_default_str();
   command->add_option("--format", options->format, plan_formats() + "; default: by the output's ending, else text");
   command->add_option("-o,--output", options->output, "Write here instead of to standard output");
   command->add_option("--extra-warmup", options->extra_warmup, "Fix the extra warm-up forwards instead of searching");
   command->footer(
       "Example:\n  nestor plan examples/workloads/vision.yaml --policy nested\n"
-      "  nestor plan examples/workloads/vision.yaml -o plan.html");
+      "  nestor plan examples/workloads/vision.yaml -o plan.html\n"
+      "  nestor plan examples/workloads/vision.yaml --policy examples/policies/all_forwards_first.yaml");
   command->callback([options, &session] { session.action = [options] { return run(*options); }; });
 }
 

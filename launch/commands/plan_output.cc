@@ -7,7 +7,8 @@
 #include <nestor/launch/commands/plan_output.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
-#include <nestor/launch/suggest.h>
+#include <nestor/modules/suggest.h>
+#include <nestor/scheduler/exchange/torch_csv.h>
 #include <nestor/scheduler/render/html.h>
 #include <nestor/scheduler/render/text.h>
 #include <nestor/scheduler/simulator.h>
@@ -17,7 +18,7 @@ namespace nestor::launch {
 namespace {
 
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> names{"text", "json", "trace", "html"};
+  static const std::vector<std::string> names{"text", "json", "torch-csv", "trace", "html"};
   return names;
 }
 
@@ -58,11 +59,13 @@ std::string plan_formats() {
 PlanFormat plan_format(const std::string& name, const std::string& output) {
   if (name.empty()) {
     auto ending = std::filesystem::path(output).extension();
+    if (ending == ".csv") return PlanFormat::torch_csv;
     return ending == ".json" ? PlanFormat::json : ending == ".html" ? PlanFormat::html : PlanFormat::text;
   }
   auto found = std::find(names().begin(), names().end(), name);
   if (found == names().end())
-    throw InputError("--format", "there is no format \"" + one_line(name, 40) + "\"", did_you_mean(name, names()));
+    throw InputError("--format", "there is no format \"" + one_line(name, 40) + "\"",
+                     modules::did_you_mean(name, names()));
   return static_cast<PlanFormat>(found - names().begin());
 }
 
@@ -70,6 +73,8 @@ std::string render_plan(const scheduler::Plan& plan, PlanFormat format, const st
   switch (format) {
     case PlanFormat::json:
       return scheduler::write_plan(plan);
+    case PlanFormat::torch_csv:
+      return scheduler::write_torch_csv(plan, scheduler::CsvDialect::torch, true);
     case PlanFormat::trace:
       return scheduler::write_trace(scheduler::planned_timeline(plan));
     case PlanFormat::html: {

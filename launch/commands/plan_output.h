@@ -8,7 +8,7 @@
 
 namespace nestor::launch {
 
-enum class PlanFormat : std::uint8_t { text, json, trace, html };
+enum class PlanFormat : std::uint8_t { text, json, torch_csv, trace, html };
 
 /// "text, json, ...": those that exist.
 std::string plan_formats();

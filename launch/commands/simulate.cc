@@ -9,8 +9,10 @@
 
 #include <nestor/launch/commands/command.h>
 #include <nestor/launch/commands/plan_output.h>
+#include <nestor/launch/commands/plan_request.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
+#include <nestor/scheduler/memory.h>
 #include <nestor/scheduler/planner.h>
 #include <nestor/scheduler/simulator.h>
 
@@ -85,6 +87,13 @@ std::string table(const std::vector<Result>& results) {
   return text;
 }
 
+/// [[seconds, bytes], ...]: what the lane holds from then on. Where nothing has bytes, one point.
+nlohmann::ordered_json bytes_over_time(const scheduler::LaneReport& lane) {
+  auto points = nlohmann::ordered_json::array();
+  for (const auto& point : lane.bytes) points.push_back({point.at, point.bytes});
+  return points;
+}
+
 nlohmann::ordered_json to_json(const Result& result) {
   const auto& [plan, simulation] = result;
   nlohmann::ordered_json in_flight, lanes = nlohmann::ordered_json::array();
@@ -95,7 +104,9 @@ nlohmann::ordered_json to_json(const Result& result) {
     lanes.push_back({{"busy", lane.busy},
                      {"utilisation", lane.utilisation},
                      {"peak_bytes", lane.peak_bytes},
-                     {"over_memory", lane.over_memory}});
+                     {"over_memory", lane.over_memory},
+                     {"over_at", lane.over_memory ? nlohmann::ordered_json(lane.over_at) : nullptr},
+                     {"bytes", bytes_over_time(lane)}});
   return {{"policy", plan.policy},
           {"makespan", simulation.makespan},
           {"bubble", simulation.bubble},
@@ -110,6 +121,15 @@ nlohmann::ordered_json to_json(const Result& result) {
           {"digest", fmt::format("{:016x}", scheduler::digest(plan.table))}};
 }
 
+/// Within the memory cap where that can be; else as if there were none, and the table says that it is broken.
+scheduler::Plan plan_with_or_without_cap(const scheduler::Workload& workload, const std::string& policy) {
+  try {
+    return plan_by(workload, policy);
+  } catch (const scheduler::MemoryError&) {
+    return plan_by(workload, policy, {}, false);
+  }
+}
+
 int run(const Options& options) {
   if (options.format != "text" && options.format != "json")
     throw InputError("--format", "there is no format \"" + one_line(options.format, 40) + "\"", "text or json");
@@ -119,7 +139,7 @@ int run(const Options& options) {
     for (auto name : scheduler::policy_names()) policies.emplace_back(name);
   std::vector<Result> results;
   for (const auto& policy : policies) {
-    auto plan = scheduler::make_plan(workload, {policy, {}, {}});
+    auto plan = plan_with_or_without_cap(workload, policy);
     require_sound(plan, scheduler::Transport::single, options.workload);
     auto simulation = scheduler::simulate(plan);
     results.push_back({std::move(plan), std::move(simulation)});
@@ -142,7 +162,10 @@ void add_simulate(CLI::App& program, Session& session) {
   auto command =
       program.add_subcommand("simulate", "Makespan, bubble, utilisation and activations in flight, by policy");
   command->add_option("workload", options->workload, "nestor.workload/1 file, or - for standard input")->required();
-  command->add_option("--policy", options->policies, "Policies, comma-separated; default: all")->delimiter(',');
+  command
+      ->add_option("--policy", options->policies,
+                   "Policies or nestor.policy/1 files, comma-separated; default: all policies")
+      ->delimiter(',');
   command->add_option("--format", options->format, "text or json")->capture_default_str();
   command->footer("Example:\n  nestor simulate examples/workloads/vision.yaml --policy coupled,nested");
   command->callback([options, &session] { session.action = [options] { return run(*options); }; });

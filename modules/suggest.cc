@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include <nestor/launch/suggest.h>
+#include <nestor/modules/suggest.h>
 
-namespace nestor::launch {
+namespace nestor::modules {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -44,4 +44,4 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> kno
   return list;
 }
 
-}  // namespace nestor::launch
+}  // namespace nestor::modules
