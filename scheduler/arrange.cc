@@ -88,8 +88,7 @@ std::vector<std::int32_t> up_and_down(const std::vector<std::int32_t>& ascending
 }  // namespace
 
 std::vector<Arrangement> arrangements(const Workload& workload) {
-  std::vector<Arrangement> result{{workload, {}}};
-  if (all_alike(workload)) return result;
+  if (all_alike(workload)) return {{workload, {}}};
 
   const std::int32_t M = workload.microbatches;
   std::vector<double> encoders(M, 0), generators(M, 0);
@@ -103,8 +102,9 @@ std::vector<Arrangement> arrangements(const Workload& workload) {
   }
   std::vector<std::int32_t> given(M);
   std::iota(given.begin(), given.end(), 0);
+  std::vector<Arrangement> result;
   const auto add = [&](std::vector<std::int32_t> order) {
-    Arrangement arrangement = reordered(workload, std::move(order));
+    Arrangement arrangement = order == given ? Arrangement{workload, {}} : reordered(workload, std::move(order));
     balance_owners(arrangement.workload);
     result.push_back(std::move(arrangement));
   };

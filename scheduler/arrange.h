@@ -15,8 +15,8 @@ struct Arrangement {
 
 /// Ways to arrange a step whose microbatches differ in cost or lack a modality, worth planning one by one: a round
 /// costs its slowest member, so microbatches of like cost should share one, and a lane should get as much work as the
-/// next. The first is the workload as given; the only one where all microbatches are alike. Owners that the workload's
-/// file names are kept.
+/// next. The first keeps the given order; where all microbatches are alike there is no other, and owners stay. Owners
+/// that the workload's file names are kept.
 std::vector<Arrangement> arrangements(const Workload& workload);
 
 }  // namespace nestor::scheduler

@@ -8,6 +8,7 @@ namespace nestor::scheduler {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr std::int32_t kNoMicrobatch = std::numeric_limits<std::int32_t>::max();
 
 void push(std::vector<std::int32_t>& heap, std::int32_t microbatch) {
   heap.push_back(microbatch);
@@ -145,23 +146,32 @@ double ListScheduler::slack(std::int32_t lane, double now) const {
 }
 
 OperatorId ListScheduler::pick(std::int32_t lane, double now) {
+  // Of several members on the lane the one with the lowest microbatch goes first: the LLM's order waits for it.
+  OperatorId relief, backward, urgent, forward;
+  std::int32_t lowest[4] = {kNoMicrobatch, kNoMicrobatch, kNoMicrobatch, kNoMicrobatch};
+  const auto offer = [](OperatorId& best, std::int32_t& least, OperatorId op, std::int32_t microbatch) {
+    if (microbatch >= least) return;
+    best = op;
+    least = microbatch;
+  };
   for (std::int32_t i : lane_members_[lane]) {
     const Member& member = members_[i];
     const ModuleId module{member.pool + 1};
+    const bool forwards = !member.forward.empty(), backwards = !member.backward.empty();
+    const std::int32_t m = forwards ? member.forward.front() : 0, b = backwards ? member.backward.front() : 0;
     if (member.generator) {
-      if (!member.backward.empty()) return deps_.backward(module, member.backward.front());
-    } else if (!member.forward.empty() && member.in_flight < member.cap &&
-               member.forward.front() < stage0_next_ + rules_.lookahead) {
-      return deps_.forward(module, member.forward.front());
+      if (backwards) offer(backward, lowest[1], deps_.backward(module, b), b);
+      if (rules_.rounds && forwards && member.in_flight < member.cap)
+        offer(forward, lowest[3], deps_.forward(module, m), m);
+    } else {
+      if (backwards && forwards && member.cap - member.in_flight <= rules_.relief)
+        offer(relief, lowest[0], deps_.backward(module, b), b);
+      if (forwards && member.in_flight < member.cap && m < stage0_next_ + rules_.lookahead)
+        offer(urgent, lowest[2], deps_.forward(module, m), m);
     }
   }
-  if (rules_.rounds) {
-    for (std::int32_t i : lane_members_[lane]) {
-      const Member& member = members_[i];
-      if (member.generator && !member.forward.empty() && member.in_flight < member.cap) {
-        return deps_.forward(ModuleId{member.pool + 1}, member.forward.front());
-      }
-    }
+  for (const OperatorId op : {relief, urgent, backward, forward}) {
+    if (op.valid()) return op;
   }
   const auto order = llm_->lane(LaneId{lane});
   if (next_llm_[lane] < order.size() && unmet_[order[next_llm_[lane]].index()] == 0) return order[next_llm_[lane]];
@@ -171,7 +181,7 @@ OperatorId ListScheduler::pick(std::int32_t lane, double now) {
 /// The modality operator for an idle window of `slack` seconds; invalid where none fits.
 OperatorId ListScheduler::pick_waiting(std::int32_t lane, double slack) {
   const auto fits = [&](double cost) { return slack >= rules_.patience * cost; };
-  OperatorId forward, backward;
+  OperatorId forward, backward, generator;
   for (std::int32_t i : lane_members_[lane]) {
     const Member& member = members_[i];
     const ModuleId module{member.pool + 1};
@@ -181,7 +191,9 @@ OperatorId ListScheduler::pick_waiting(std::int32_t lane, double slack) {
       if (!room || (member.forward.empty() && !held)) continue;
       const OperatorId op = deps_.forward(module, held ? member.held.front() : member.forward.front());
       const OperatorId back = deps_.backward(module, deps_.microbatch(op));
-      if (fits(deps_.cost(op) + (deps_.exists(back) ? deps_.cost(back) : 0))) return op;
+      if (fits(deps_.cost(op) + (deps_.exists(back) ? deps_.cost(back) : 0)) &&
+          (!generator.valid() || deps_.microbatch(op) < deps_.microbatch(generator)))
+        generator = op;
     } else {
       if (room && !member.forward.empty()) {
         const OperatorId op = deps_.forward(module, member.forward.front());
@@ -195,6 +207,7 @@ OperatorId ListScheduler::pick_waiting(std::int32_t lane, double slack) {
       }
     }
   }
+  if (generator.valid()) return generator;
   if (rules_.forward_first) return forward.valid() ? forward : backward;
   return backward.valid() ? backward : forward;
 }

@@ -85,6 +85,7 @@ struct Draft {
 
 /// Arrangements, the most promising under a few tries first.
 std::vector<std::size_t> by_promise(const std::vector<Arrangement>& arrangements, const policies::Options& options) {
+  if (arrangements.size() == 1) return {0};
   std::vector<double> makespans;
   for (const Arrangement& arrangement : arrangements) {
     const Dependencies dependencies(arrangement.workload);
@@ -110,17 +111,21 @@ double acceptable(const Workload& given) {
 }
 
 /// The best arrangement's draft, under the searches that its step is worth.
-Draft arranged(const std::vector<Arrangement>& ways, const Policy& policy, policies::Options& options) {
+Draft arranged(const Workload& given, const std::vector<Arrangement>& ways, const Policy& policy,
+               policies::Options& options) {
   options.effort = policies::Effort::replan;
   const std::vector<std::size_t> order = by_promise(ways, options);
   Draft best(ways[order.front()], policy, options);
-  const double limit = acceptable(ways.front().workload);
+  const double limit = acceptable(given);
   if (best.times.makespan <= limit) return best;
   options.effort = policies::Effort::full;
-  for (std::size_t i = 0; i < order.size() && best.times.makespan > limit; ++i) {
-    if (Draft other(ways[order[i]], policy, options); other.times.makespan < best.times.makespan)
-      best = std::move(other);
-  }
+  const auto attempt = [&](const Arrangement& way) {
+    if (best.times.makespan <= limit) return;
+    Draft other(way, policy, options);
+    if (other.times.makespan < best.times.makespan) best = std::move(other);
+  };
+  for (const std::size_t i : order) attempt(ways[i]);
+  attempt({given, {}});  // its owners are not those of the arrangements
   return best;
 }
 
@@ -128,7 +133,8 @@ Draft draft(const Workload& workload, const Policy& policy, std::optional<std::i
   if (!policy.arranges) return {{policy.resolve ? policy.resolve(workload) : workload, {}}, policy, {extra_warmup}};
   std::vector<Arrangement> ways = arrangements(workload);
   policies::Options options{extra_warmup};
-  Draft made = ways.size() == 1 ? Draft(std::move(ways.front()), policy, options) : arranged(ways, policy, options);
+  Draft made =
+      ways.size() == 1 ? Draft(std::move(ways.front()), policy, options) : arranged(workload, ways, policy, options);
   made.refine(policy, options.effort);
   return made;
 }

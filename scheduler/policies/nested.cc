@@ -255,18 +255,18 @@ constexpr std::int32_t kReplanTries = 10, kReplanTriesWithGenerator = 36;
 Placement stop_clock(const Nester& nester, const Workload& workload, const Dependencies& d,
                      const std::vector<std::int32_t>& warmups, const Caps& caps, double target) {
   std::vector<double> makespans;
-  double best = kNever;
+  Placement best{{{}, 0}, kNever};
   for (const std::int32_t D : warmups) {
     auto orders = nester.order(D);
     const bool fits = orders && within(caps, workload, d, *orders);
     makespans.push_back(fits ? earliest_times(d, *orders).makespan : kNever);
-    best = std::min(best, makespans.back());
-    if (makespans.back() <= target) return {{std::move(*orders), D}, best};
+    if (fits) best.keep_better({{std::move(*orders), D}, makespans.back()});
+    if (best.makespan <= target) return best;
   }
-  for (std::size_t i = 0; i < warmups.size() && best < kNever; ++i) {
-    if (makespans[i] <= best * kWorthIt) return {{*nester.order(warmups[i]), warmups[i]}, makespans[i]};
+  for (std::size_t i = 0; i < warmups.size() && warmups[i] < best.schedule.extra_warmup; ++i) {
+    if (makespans[i] <= best.makespan * kWorthIt) return {{*nester.order(warmups[i]), warmups[i]}, makespans[i]};
   }
-  return {{{}, 0}, kNever};
+  return best;
 }
 
 /// Every D that a round of the largest generator pool may need to pass the last stage.
@@ -301,12 +301,19 @@ std::vector<std::int32_t> few_warmups(const Workload& workload) {
   return result;
 }
 
-/// Where the stopped clock has nothing within the caps and neither has any rule.
-Placement last_resort(const Nester& nester, const Workload& workload, const Dependencies& d) {
+/// Where nothing was found within the caps: given ones are an error, the default ones grow until something fits (owners
+/// may be given so unevenly that one member must hold more).
+Placement beyond_caps(const Nester& nester, const Workload& workload, const Dependencies& d, Caps caps,
+                      std::vector<std::int32_t> warmups) {
   for (const PoolWorkload& pool : workload.pools) {
     if (pool.in_flight_cap) {
       throw Error(pool.name + ".in_flight_cap", "no order of the LLM's rows within the caps was found", "raise it");
     }
+  }
+  for (std::int64_t times = 2; times < workload.microbatches; times *= 2) {
+    for (std::int32_t& cap : caps) cap *= 2;
+    Placement placement = search_placement(workload, d, warmups, caps, {.work = kFullWork});
+    if (placement.found()) return placement;
   }
   const std::int32_t everything = workload.microbatches * workload.chunks;  // all forwards first: never a deadlock
   auto orders = nester.order(everything).value();
@@ -325,10 +332,9 @@ bool is_coupled_placement(const Workload& workload) {
 }
 
 double probe(const Workload& workload, const Dependencies& d, const Options& options) {
-  std::vector<std::int32_t> warmups = few_warmups(workload);
-  if (warmups.size() > 2) warmups.resize(2);
-  if (options.extra_warmup) warmups = {*options.extra_warmup};
-  return search_placement(workload, d, warmups, nested_caps(workload), {.least = 2}).makespan;
+  const bool generates = has_generator_rows(workload);
+  const std::vector<std::int32_t> warmups{options.extra_warmup.value_or(few_warmups(workload).front())};
+  return search_placement(workload, d, warmups, nested_caps(workload), {.least = generates ? 2 : 1}).makespan;
 }
 
 Schedule nested(const Workload& workload, const Dependencies& d, const Options& options) {
@@ -345,8 +351,8 @@ Schedule nested(const Workload& workload, const Dependencies& d, const Options& 
           "leave it to the search");
     }
   }
-  const double target = decoupled_makespan(workload, d) * (1 + kSameTime);
-  Placement best = stop_clock(nester, workload, d, warmups, caps, full ? target : 0);
+  const double target = full ? decoupled_makespan(workload, d) * (1 + kSameTime) : 0;
+  Placement best = stop_clock(nester, workload, d, warmups, caps, target);
   if (full && best.makespan <= target) return std::move(best.schedule);
 
   // Rounds that stop every lane lose where pools are small, skewed or far away, and where costs differ: cut each
@@ -365,7 +371,8 @@ Schedule nested(const Workload& workload, const Dependencies& d, const Options& 
     const double makespan = earliest_times(d, other.orders).makespan;
     if (within(caps, workload, d, other.orders)) best.keep_better({std::move(other), makespan});
   }
-  return (best.found() ? std::move(best) : last_resort(nester, workload, d)).schedule;
+  if (!best.found()) best = beyond_caps(nester, workload, d, caps, warmups);
+  return std::move(best.schedule);
 }
 
 }  // namespace nestor::scheduler::policies

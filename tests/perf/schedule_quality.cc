@@ -99,7 +99,7 @@ void skewed(int count, bool absences) {
 /// `filled` over the work bound, equal costs, one member a lane, M = 4P.
 void even(int count) {
   for (const bool generator : {false, true}) {
-    Distribution filled_ratio, nested_ratio, seconds;
+    Distribution filled_ratio, nested_ratio, reachable, seconds;
     int longer = 0;
     std::mt19937_64 random(7);
     const auto cost = [&] { return 0.25 * static_cast<double>(1 + random() % 16); };
@@ -117,11 +117,15 @@ void even(int count) {
       const double bound = simulate(nested).work_bound;
       filled_ratio.add(filled.makespan / bound);
       nested_ratio.add(nested.makespan / bound);
+      Workload alone = w;  // the backbone's bubble stays where there is too little to fill it with
+      alone.pools.clear();
+      reachable.add(filled.makespan / std::max(bound, plan(alone, "nested").makespan));
       longer += filled.makespan > nested.makespan;
     }
     std::printf("M = 4P, %s:\n", generator ? "encoder and generator" : "encoder");
     filled_ratio.print("  filled over work bound");
     nested_ratio.print("  nested over work bound");
+    reachable.print("  filled over the larger of work bound and backbone");
     seconds.print("  CPU milliseconds of filled");
     std::printf("  filled longer than nested: %d\n", longer);
   }
