@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include <nestor/actors/batch_plan.h>
 #include <nestor/actors/error.h>
@@ -77,13 +78,43 @@ modules::StepBatch make_evaluation_batch(const modules::Dataset& dataset, const 
   return batch;
 }
 
-std::vector<std::vector<std::uint8_t>> absences(const Model& model, const modules::StepBatch& batch) {
-  std::vector<std::vector<std::uint8_t>> absent;
-  for (const Model::Node* node : pool_nodes(model)) {
-    auto& row = absent.emplace_back();
-    for (const auto& microbatch : batch.microbatches) row.push_back(!model.present(*node, microbatch));
+BatchShape shape_of(const Model& model, const modules::StepBatch& batch) {
+  BatchShape shape;
+  shape.microbatches = static_cast<std::int32_t>(batch.microbatches.size());
+  // The LLM works on padded sequences, the pools on what there is.
+  std::vector<std::vector<double>> work;
+  auto& llm = work.emplace_back();
+  const auto llm_inputs = raw_inputs(model, model.llm_node());
+  for (const auto& microbatch : batch.microbatches) {
+    double longest = 0;
+    for (const Sample& sample : microbatch.samples) longest = std::max(longest, sample_cost(sample, llm_inputs));
+    llm.push_back(longest * static_cast<double>(microbatch.samples.size()));
   }
-  return absent;
+  for (const Model::Node* node : pool_nodes(model)) {
+    const auto inputs = raw_inputs(model, *node);
+    auto& absent = shape.absent.emplace_back();
+    auto& pool = work.emplace_back();
+    for (const auto& microbatch : batch.microbatches) {
+      absent.push_back(!model.present(*node, microbatch));
+      double sum = 0;
+      for (const Sample& sample : microbatch.samples) sum += sample_cost(sample, inputs);
+      pool.push_back(absent.back() ? 0 : sum);
+    }
+  }
+  for (const auto& row : work) {
+    double sum = 0;
+    int present = 0;
+    for (double value : row) {
+      sum += value;
+      present += value > 0;
+    }
+    auto& load = shape.load.emplace_back();
+    for (double value : row)
+      load.push_back(value > 0 ? static_cast<std::int32_t>(
+                                     std::clamp(std::lround(BatchShape::kEven * value * present / sum), 1L, 16L))
+                               : BatchShape::kEven);
+  }
+  return shape;
 }
 
 std::vector<const Model::Node*> pool_nodes(const Model& model) {

@@ -20,8 +20,16 @@ modules::StepBatch make_step_batch(const modules::Model& model, const modules::D
 modules::StepBatch make_evaluation_batch(const modules::Dataset& dataset, const ScheduleOptions& schedule,
                                          std::int64_t samples);
 
-/// By pool of the workload (encoders, then generators), by microbatch: 1 where the batch lacks the modality.
-std::vector<std::vector<std::uint8_t>> absences(const modules::Model& model, const modules::StepBatch& batch);
+/// What a plan has to know of a batch. Coarse on purpose: steps of one shape share a plan.
+struct BatchShape {
+  static constexpr std::int32_t kEven = 4;  ///< a load of the mean
+  /// By pool of the workload (encoders, then generators), by microbatch: 1 where it lacks the modality.
+  std::vector<std::vector<std::uint8_t>> absent;
+  /// By module (the LLM, then the pools), by microbatch: its work over the mean, in quarters, 1 to 16.
+  std::vector<std::vector<std::int32_t>> load;
+  std::int32_t microbatches = 0;
+};
+BatchShape shape_of(const modules::Model& model, const modules::StepBatch& batch);
 
 /// The model's encoders, then its generators: a workload's pools in order.
 std::vector<const modules::Model::Node*> pool_nodes(const modules::Model& model);

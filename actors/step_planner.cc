@@ -9,16 +9,19 @@ namespace {
 constexpr std::size_t kKeptPlans = 256;
 
 /// All that a plan of this job depends on, but for the costs.
-std::string key_of(const ScheduleOptions& schedule, const std::vector<std::vector<std::uint8_t>>& absent,
-                   std::size_t microbatches, bool forward_only) {
-  std::string key = schedule.policy + (forward_only ? " forward " : " train ") + std::to_string(microbatches);
+std::string key_of(const ScheduleOptions& schedule, const BatchShape& shape, bool forward_only) {
+  std::string key = schedule.policy + (forward_only ? " forward " : " train ") + std::to_string(shape.microbatches);
   for (const auto& [name, lanes] : schedule.pools) {
     key.append(" ").append(name);
     for (std::int32_t lane : lanes) key.append(",").append(std::to_string(lane));
   }
-  for (const auto& row : absent) {
+  for (const auto& row : shape.absent) {
     key += '|';
     for (std::uint8_t lacks : row) key += lacks ? '0' : '1';
+  }
+  for (const auto& row : shape.load) {
+    key += '|';
+    for (std::int32_t load : row) key += static_cast<char>('a' + load);
   }
   return key;
 }
@@ -58,21 +61,18 @@ StepPlanner::StepPlanner(std::shared_ptr<const JobSpec> spec, const modules::Ste
 
 std::shared_ptr<const PreparedPlan> StepPlanner::prepare(const ScheduleOptions& schedule,
                                                          const modules::StepBatch& batch, bool forward_only) {
-  const auto absent = absences(spec_->model, batch);
-  const std::string key = key_of(schedule, absent, batch.microbatches.size(), forward_only);
+  const BatchShape shape = shape_of(spec_->model, batch);
+  const std::string key = key_of(schedule, shape, forward_only);
   if (const auto found = made_.find(key); found != made_.end()) return found->second;
-  auto prepared = make(schedule, batch, absent, forward_only);
+  auto prepared = make(schedule, shape, forward_only);
   if (made_.size() >= kKeptPlans) made_.clear();
   made_[key] = prepared;
   return prepared;
 }
 
-std::shared_ptr<const PreparedPlan> StepPlanner::make(const ScheduleOptions& schedule, const modules::StepBatch& batch,
-                                                      const std::vector<std::vector<std::uint8_t>>& absent,
+std::shared_ptr<const PreparedPlan> StepPlanner::make(const ScheduleOptions& schedule, const BatchShape& shape,
                                                       bool forward_only) const {
-  const scheduler::Workload workload =
-      make_workload(spec_->model, outline_, schedule, costs_, absent,
-                    static_cast<std::int32_t>(batch.microbatches.size()), forward_only);
+  const scheduler::Workload workload = make_workload(spec_->model, outline_, schedule, costs_, shape, forward_only);
   scheduler::validate(workload, "schedule");
   scheduler::PlanRequest request;
   request.policy = schedule.policy;
@@ -98,9 +98,9 @@ std::shared_ptr<const PreparedPlan> StepPlanner::make(const ScheduleOptions& sch
   for (std::int32_t lane = 0; lane < plan->table.lanes(); ++lane) {
     const auto row = plan->table.row(scheduler::LaneId{lane});
     prepared->rows.push_back({prepared->digest, scheduler::digest(plan->table, scheduler::LaneId{lane}), lane,
-                              plan->workload.model_stages(), plan->workload.chunks, plan->workload.microbatches,
-                              plan->microbatch_order, pools, updating, plan->table.reductions,
-                              std::vector<scheduler::Operator>(row.begin(), row.end())});
+                              !forward_only, plan->workload.model_stages(), plan->workload.chunks,
+                              plan->workload.microbatches, plan->microbatch_order, pools, updating,
+                              plan->table.reductions, std::vector<scheduler::Operator>(row.begin(), row.end())});
   }
   prepared->placements = std::move(placements);
   prepared->plan = std::move(plan);

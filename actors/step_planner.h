@@ -23,7 +23,7 @@ struct PreparedPlan {
   std::vector<Placement> placements;
 };
 
-/// Makes the plan of a step, or finds the one it made for a batch of that shape (which microbatches lack what). Costs
+/// Makes the plan of a step, or finds the one it made for a batch of that shape (BatchShape). Costs
 /// are estimates until some steps have been measured. No thread of its own, no clock.
 class StepPlanner {
  public:
@@ -37,8 +37,7 @@ class StepPlanner {
   void add_measured(const PreparedPlan& prepared, const std::vector<LaneReport>& reports);
 
  private:
-  std::shared_ptr<const PreparedPlan> make(const ScheduleOptions& schedule, const modules::StepBatch& batch,
-                                           const std::vector<std::vector<std::uint8_t>>& absent,
+  std::shared_ptr<const PreparedPlan> make(const ScheduleOptions& schedule, const BatchShape& shape,
                                            bool forward_only) const;
 
   std::shared_ptr<const JobSpec> spec_;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include <nestor/actors/batch_plan.h>
 #include <nestor/actors/error.h>
 #include <nestor/actors/workload_from_model.h>
 #include <nestor/scheduler/partition.h>
@@ -111,9 +110,12 @@ ModelCut cut_model(const Model& model, const Outline& outline, const ScheduleOpt
 }
 
 scheduler::Workload make_workload(const Model& model, const Outline& outline, const ScheduleOptions& schedule,
-                                  const StageCosts& costs, const std::vector<std::vector<std::uint8_t>>& absent,
-                                  std::int32_t microbatches, bool forward_only) {
-  scheduler::Workload workload = scheduler::make_workload(schedule.stages, schedule.chunks, microbatches, 1, 1);
+                                  const StageCosts& costs, const BatchShape& shape, bool forward_only) {
+  scheduler::Workload workload = scheduler::make_workload(schedule.stages, schedule.chunks, shape.microbatches, 1, 1);
+  auto load = [&](std::size_t module, std::int32_t microbatch) {
+    return static_cast<double>(shape.load[module][static_cast<std::size_t>(microbatch)]) / BatchShape::kEven;
+  };
+  for (std::int32_t m = 0; m < shape.microbatches; ++m) workload.llm.scale[static_cast<std::size_t>(m)] = load(0, m);
   const std::int32_t stages = workload.model_stages();
   workload.llm.forward.assign(costs.forward.begin(), costs.forward.begin() + stages);
   workload.llm.backward.assign(costs.backward.begin(), costs.backward.begin() + stages);
@@ -141,9 +143,13 @@ scheduler::Workload make_workload(const Model& model, const Outline& outline, co
       pool.lanes.clear();
       for (std::int32_t lane : members->second) pool.lanes.push_back(scheduler::LaneId{lane});
     }
-    for (std::int32_t m = 0; m < microbatches; ++m)
-      pool.owner[static_cast<std::size_t>(m)] = m % static_cast<std::int32_t>(pool.lanes.size());
-    pool.absent = absent[p];
+    for (std::int32_t m = 0; m < shape.microbatches; ++m) {
+      const auto at = static_cast<std::size_t>(m);
+      pool.owner[at] = m % static_cast<std::int32_t>(pool.lanes.size());
+      pool.forward[at] *= load(p + 1, m);
+      pool.backward[at] *= load(p + 1, m);
+    }
+    pool.absent = shape.absent[p];
     pool.trainable = !forward_only && outline.trainable(pools[p]->name);
     if (kind == scheduler::PoolKind::generator) pool.inputs = generator_inputs(model, *pools[p]);
     workload.pools.push_back(std::move(pool));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <nestor/actors/batch_plan.h>
 #include <nestor/actors/job.h>
 #include <nestor/actors/messages.h>
 #include <nestor/modules/outline.h>
@@ -27,11 +28,10 @@ struct ModelCut {
 /// Throws Error where there are fewer layers than stages.
 ModelCut cut_model(const modules::Model& model, const modules::Outline& outline, const ScheduleOptions& schedule);
 
-/// The workload of a step whose microbatches lack what `absent` says (absences(), the batch plan's numbering). Pools on
-/// the lanes that the schedule names; what is trainable from the freeze patterns; inputs of generators from the model.
+/// The workload of a step of that shape. Pools on the lanes that the schedule names; what is trainable from the freeze
+/// patterns; inputs of generators from the model. Throws Error for pools that the model does not have.
 scheduler::Workload make_workload(const modules::Model& model, const modules::Outline& outline,
-                                  const ScheduleOptions& schedule, const StageCosts& costs,
-                                  const std::vector<std::vector<std::uint8_t>>& absent, std::int32_t microbatches,
+                                  const ScheduleOptions& schedule, const StageCosts& costs, const BatchShape& shape,
                                   bool forward_only);
 
 /// What lives where under a plan's resolved workload: one placement for each lane, with nothing to hand over.
