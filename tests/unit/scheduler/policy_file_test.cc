@@ -139,7 +139,8 @@ TEST(PolicyFile, MistakesAreOneErrorWithTheirLine) {
   EXPECT_THAT(error_of(plain, "- F0-1 B0 I0 ...\n"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of(plain, "- F0-1 B0-1\n- F0 B0 B1 F1\n"),
               HasSubstr("hand.yaml:5: lanes[1]: 'backward llm stage 1 microbatch 1' on lane 1 waits for ever"));
-  EXPECT_THAT(error_of(plain, "- B0 ...\n"), HasSubstr("waits for ever for 'forward llm stage 0 microbatch 0'"));
+  EXPECT_THAT(error_of(plain, "- B0 ...\n"),
+              HasSubstr("lanes[0]: 'backward llm stage 0 microbatch 0' on lane 0 waits for ever"));
   EXPECT_THAT(error_of(plain, "- R0 ...\n"), HasSubstr("activations are kept"));
   EXPECT_THAT(error_of(plain, "- EF0 ...\n"), HasSubstr("of a kind of module that the workload lacks"));
   EXPECT_THAT(error_of(plain, "- audio:F0 ...\n"), HasSubstr("names no module"));
