@@ -40,8 +40,8 @@ class MemoryError : public Error {
 
 /// `make_plan` within the workload's memory cap: plans, looks where the cap is broken, and lowers the caps on
 /// activations in flight of the pool members on that lane until it holds, at last with less extra warm-up; if
-/// `request.may_recompute`, modules then recompute, those with most activations first. The caps it chose stand in the
-/// plan's workload as in_flight_cap. Throws MemoryError where that is not enough.
+/// `request.may_recompute`, modules then recompute, those with most activations first. Throws MemoryError where that is
+/// not enough.
 Plan plan_within_memory(const Workload& workload, const PlanRequest& request);
 
 }  // namespace nestor::scheduler

@@ -26,6 +26,7 @@ class Fit {
   Fit(const Workload& workload, const PlanRequest& request)
       : workload_(workload), request_(request), warmup_fixed_(request.extra_warmup) {
     request_.keep_memory_cap = false;
+    for (const PoolWorkload& pool : workload.pools) given_caps_.push_back(pool.in_flight_cap);
   }
 
   Plan run() {
@@ -35,6 +36,9 @@ class Fit {
                         (lower_caps() || lower_warmup() || (request_.may_recompute && recompute()));
       if (!more) throw MemoryError(workload_, request_.policy, LaneId{best_->lane}, best_->needed, best_->at);
       attempt();
+    }
+    for (std::size_t p = 0; p < given_caps_.size(); ++p) {  // ours were means to an end, and a policy may exceed them
+      best_->plan.workload.pools[p].in_flight_cap = given_caps_[p];
     }
     return std::move(best_->plan);
   }
@@ -126,6 +130,7 @@ class Fit {
   Workload workload_;
   PlanRequest request_;
   const bool warmup_fixed_;
+  std::vector<std::optional<std::int32_t>> given_caps_;
   std::optional<Try> best_;
   int tries_ = 0;
 };
