@@ -1,7 +1,11 @@
+#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -18,11 +22,31 @@ namespace {
 struct Options {
   std::string workload, policy = "nested", format, output;
   std::optional<std::int32_t> extra_warmup;
+  std::vector<std::string> caps;
 };
+
+/// "4", for every pool, or "vision=4": as if the workload's file had it.
+void apply_cap(scheduler::Workload& workload, std::string_view text) {
+  const auto equals = text.find('=');
+  const std::string_view name = equals == text.npos ? "" : text.substr(0, equals);
+  const std::string_view number = equals == text.npos ? text : text.substr(equals + 1);
+  std::int32_t cap = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), cap);
+  if (error != std::errc() || end != number.data() + number.size() || cap < 1)
+    throw InputError("--in-flight-cap", "'" + std::string(text) + "' is no cap", "N or POOL=N, N at least 1");
+  bool any = equals == text.npos;
+  for (scheduler::PoolWorkload& pool : workload.pools) {
+    if (equals != text.npos && pool.name != name) continue;
+    pool.in_flight_cap = cap;
+    any = true;
+  }
+  if (!any) throw InputError("--in-flight-cap", "the workload has no pool '" + std::string(name) + "'");
+}
 
 int run(const Options& options) {
   auto format = plan_format(options.format, options.output);
   auto workload = scheduler::read_workload(read_text(options.workload), options.workload);
+  for (const std::string& cap : options.caps) apply_cap(workload, cap);
   auto plan = plan_by(workload, options.policy, options.extra_warmup);
   // A policy of ours that fails its own proof is a defect, and the user must not run the plan.
   require_sound(plan, scheduler::Transport::single, options.workload);
@@ -40,6 +64,10 @@ void add_plan(CLI::App& program, Session& session) {
   command->add_option("--format", options->format, plan_formats() + "; default: by the output's ending, else text");
   command->add_option("-o,--output", options->output, "Write here instead of to standard output");
   command->add_option("--extra-warmup", options->extra_warmup, "Fix the extra warm-up forwards instead of searching");
+  command
+      ->add_option("--in-flight-cap", options->caps,
+                   "N or POOL=N: activations that a pool's member may hold under nested and filled; may be repeated")
+      ->allow_extra_args(false);
   command->footer(
       "Example:\n  nestor plan examples/workloads/vision.yaml --policy nested\n"
       "  nestor plan examples/workloads/vision.yaml -o plan.html\n"

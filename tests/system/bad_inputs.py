@@ -155,6 +155,8 @@ def plan_cases(cases):
     cases.expect("an unknown format", "plan", "good.yaml", "--format", "jsn")
     cases.expect("an output in no folder", "plan", "good.yaml", "-o", "no/where/plan.json")
     cases.expect("a folder as output", "plan", "good.yaml", "-o", ".")
+    cases.expect("a cap of none", "plan", "good.yaml", "--in-flight-cap", "0", says="--in-flight-cap")
+    cases.expect("a cap of no pool", "plan", "good.yaml", "--in-flight-cap", "none=4", says="--in-flight-cap")
     cases.expect("no command")
     cases.expect("an unknown command", "pln", "good.yaml", says="plan")
     cases.expect("an unknown flag", "plan", "good.yaml", "--polcy", "nested", says="--policy")
@@ -214,7 +216,7 @@ def train_cases(cases):
         cases.expect("a folder with " + name, "train", "good.yaml", "--set", data, says="bad.png")
     (pictures / "bad.png").unlink()
 
-    must(PROGRAM, "train", "good.yaml", "--set", data, cwd=folder)
+    must(PROGRAM, "train", "good.yaml", "--set", data, "--overwrite", cwd=folder)
     cases.expect("a folder that holds a run", "train", "good.yaml", "--set", data, says="--resume")
     for name, content in PICTURES.items():
         (folder / "bad.png").write_bytes(content)

@@ -38,6 +38,9 @@ def main():
         assert page.startswith("<!doctype html>") and "http" not in page.replace("http://www.w3.org", "")
         text = must(PROGRAM, "plan", GOLDEN, cwd=folder).stdout
         assert "makespan" in text and "lane" in text
+        capped = must(PROGRAM, "plan", "--policy", "filled", "--in-flight-cap", "3", GOLDEN, "--format", "json", cwd=folder)
+        pools = [p for name, p in json.loads(capped.stdout)["in_flight"].items() if name != "llm"]
+        assert pools and max(max(peaks) for peaks in pools) <= 3, pools
 
         simulation = json.loads(must(PROGRAM, "simulate", GOLDEN, "--format", "json", cwd=folder).stdout)
         makespans = {p["policy"]: p["makespan"] for p in simulation["policies"]}
