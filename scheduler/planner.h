@@ -21,8 +21,10 @@ struct PlanRequest {
 };
 
 /// Makes a plan: order of every lane, transfers lowered (pair-atomic order), reduce and update rows, times, peaks.
-/// Pure: equal inputs give equal plans. Throws Error on a workload that fails `validate` or an unknown policy
-/// (the error lists those that exist), MemoryError where no plan of the policy keeps within the memory cap.
+/// Where microbatches differ in cost or lack a modality, nested and filled also choose their order and owners
+/// (arrange.h): the plan and its workload are then in the plan's own numbering, see Plan::microbatch_order. Pure: equal
+/// inputs give equal plans, bit for bit on any machine. Throws Error on a workload that fails `validate` or an unknown
+/// policy (the error lists those that exist), MemoryError where no plan of the policy keeps within the memory cap.
 Plan make_plan(const Workload& workload, const PlanRequest& request);
 
 /// Names `make_plan` accepts, in the order they are documented.
