@@ -51,43 +51,6 @@ bool same_places(const std::vector<Placement>& a, const std::vector<Placement>& 
 
 }  // namespace
 
-enum class SchedulerActor::Event : std::uint8_t { place, run, placed, finished, failed, drained, resolved, gave_up };
-
-struct SchedulerActor::Transition {
-  Phase from;
-  Event event;
-  Phase to;
-  const char* why;
-};
-
-void SchedulerActor::go(Event event) {
-  static constexpr Transition table[] = {
-      {Phase::idle, Event::place, Phase::placing, "the plan wants the model elsewhere"},
-      {Phase::idle, Event::run, Phase::running, "the model lies where the plan wants it"},
-      {Phase::placing, Event::run, Phase::running, "every lane has what it needs"},
-      {Phase::placing, Event::placed, Phase::idle, "nothing but a move was asked for"},
-      {Phase::placing, Event::failed, Phase::draining, "a lane could not make its share, or somebody asked to stop"},
-      {Phase::running, Event::finished, Phase::idle, "every lane has walked its whole row"},
-      {Phase::running, Event::failed, Phase::draining, "a lane failed, the deadline passed, or somebody asked to stop"},
-      {Phase::draining, Event::drained, Phase::resolving, "no lane works on it any more"},
-      {Phase::resolving, Event::resolved, Phase::idle, "all lanes are at the same step again"},
-      {Phase::running, Event::gave_up, Phase::broken, "what ran is not what was planned"},
-      {Phase::draining, Event::gave_up, Phase::broken, "a lane does not answer"},
-      {Phase::resolving, Event::gave_up, Phase::broken, "a lane does not answer, or could not follow the others"},
-  };
-  for (const Transition& transition : table) {
-    if (transition.from != phase_ || transition.event != event) continue;
-    phase_ = transition.to;
-    return;
-  }
-  throw Error("scheduler", "has no way on from " + std::string(to_string(phase_)));
-}
-
-std::string_view to_string(Phase phase) {
-  static constexpr std::string_view names[] = {"idle", "placing", "running", "draining", "resolving", "broken"};
-  return names[static_cast<std::size_t>(phase)];
-}
-
 SchedulerActor::SchedulerActor(std::shared_ptr<const JobSpec> spec, Lanes lanes)
     : spec_(std::move(spec)), make_lanes_(std::move(lanes)), schedule_(spec_->schedule) {}
 
@@ -198,7 +161,7 @@ Future<void> SchedulerActor::reconfigure(ScheduleOptions schedule) {
 void SchedulerActor::place() {
   Work& work = *work_;
   executors_ = make_lanes_(static_cast<std::int32_t>(std::max(work.prepared->placements.size(), placements_.size())));
-  go(Event::place);
+  go(PhaseEvent::place);
   work.placements = work.prepared->placements;
   const auto count = static_cast<std::int32_t>(work.placements.size());
   // Lanes that are to go hand over what they have first.
@@ -233,12 +196,12 @@ void SchedulerActor::placed(std::size_t lane, const std::string& failure) {
   installed_ = 0;
   executors_ = make_lanes_(static_cast<std::int32_t>(placements_.size()));
   if (work_->run) return send_rows();
-  go(Event::placed);
+  go(PhaseEvent::placed);
   finish(nullptr);
 }
 
 void SchedulerActor::send_rows() {
-  go(Event::run);
+  go(PhaseEvent::run);
   Work& work = *work_;
   RunStep& message = *work.run;
   message.generation = generation_;
@@ -275,7 +238,7 @@ void SchedulerActor::lane_done(std::size_t lane, LaneReport report) {
   for (std::size_t l = 0; l < work_->reports.size(); ++l)
     if (work_->reports[l].row_digest != work_->prepared->rows[l].row_digest)
       return break_down("lane" + std::to_string(l) + ": ran other operators than the plan has, or another order");
-  go(Event::finished);
+  go(PhaseEvent::finished);
   finish(nullptr);
 }
 
@@ -284,7 +247,7 @@ void SchedulerActor::abort(std::string cause) {
 }
 
 void SchedulerActor::fail(const std::string& cause) {
-  go(Event::failed);
+  go(PhaseEvent::failed);
   work_->cause = cause;
   for (auto& executor : executors_) executor.call(&Executor::abort, generation_, cause);
   work_->deadline_ns = now_ns() + kAbortLimit.count();
@@ -292,7 +255,7 @@ void SchedulerActor::fail(const std::string& cause) {
 }
 
 void SchedulerActor::drained() {
-  go(Event::drained);
+  go(PhaseEvent::drained);
   ++generation_;
   installed_ = 0;
   Work& work = *work_;
@@ -314,14 +277,14 @@ void SchedulerActor::drained() {
 void SchedulerActor::resolved(std::size_t lane, const std::string& failure) {
   if (!failure.empty()) return break_down(failure);
   if (!all_answered(lane)) return;
-  go(Event::resolved);
+  go(PhaseEvent::resolved);
   if (static_cast<std::size_t>(executors_.size()) != placements_.size())
     executors_ = make_lanes_(std::max<std::int32_t>(1, static_cast<std::int32_t>(placements_.size())));
   finish(work_->finish_update ? nullptr : error_of(work_->cause));
 }
 
 void SchedulerActor::break_down(const std::string& why) {
-  go(Event::gave_up);
+  go(PhaseEvent::gave_up);
   broken_because_ = why;
   finish(error_of(why));
 }

@@ -8,27 +8,16 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <nestor/actors/actor.h>
 #include <nestor/actors/executor.h>
 #include <nestor/actors/handle.h>
+#include <nestor/actors/step_phase.h>
 #include <nestor/actors/step_planner.h>
 #include <nestor/modules/train/counts.h>
 
 namespace nestor::actors {
-
-/// What a scheduler actor is doing. Changes are the table in scheduler_actor.cc, and no others.
-enum class Phase : std::uint8_t {
-  idle,
-  placing,    ///< lanes make and hand over what a new placement asks for
-  running,    ///< lanes walk their rows
-  draining,   ///< an abort is out; the lanes that have not answered yet will
-  resolving,  ///< lanes finish the update, or forget the step, all alike
-  broken,     ///< lanes disagree, or one does not answer: nothing more is started
-};
-std::string_view to_string(Phase phase);
 
 /// The actor that owns a job's plan: has it made and verified, hands executors their rows, starts steps, confirms that
 /// what ran is what was planned, and aborts a step everywhere when it fails anywhere. Never waits for a lane: answers
@@ -60,8 +49,6 @@ class SchedulerActor final : public Actor {
   Phase phase() const { return phase_; }
 
  private:
-  enum class Event : std::uint8_t;
-  struct Transition;
   /// The request under way.
   struct Work {
     std::shared_ptr<const PreparedPlan> prepared;
@@ -79,7 +66,7 @@ class SchedulerActor final : public Actor {
   /// Fails the promise that `work` is to complete with what `prepare` throws, else starts the work.
   template <class R, class Prepare>
   Future<R> begin(Prepare prepare);
-  void go(Event event);
+  void go(PhaseEvent event) { phase_ = next_phase(phase_, event); }
   void place();
   void placed(std::size_t lane, const std::string& failure);
   void send_rows();
