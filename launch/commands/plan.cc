@@ -22,6 +22,7 @@ namespace {
 struct Options {
   std::string workload, policy = "nested", format, output;
   std::optional<std::int32_t> extra_warmup;
+  bool may_recompute = false;
   std::vector<std::string> caps;
 };
 
@@ -47,7 +48,7 @@ int run(const Options& options) {
   auto format = plan_format(options.format, options.output);
   auto workload = scheduler::read_workload(read_text(options.workload), options.workload);
   for (const std::string& cap : options.caps) apply_cap(workload, cap);
-  auto plan = plan_by(workload, options.policy, options.extra_warmup);
+  auto plan = plan_by(workload, options.policy, options.extra_warmup, true, options.may_recompute);
   // A policy of ours that fails its own proof is a defect, and the user must not run the plan.
   require_sound(plan, scheduler::Transport::single, options.workload);
   write_output(options.output, render_plan(plan, format, std::filesystem::path(options.workload).stem().string()));
@@ -68,6 +69,8 @@ void add_plan(CLI::App& program, Session& session) {
       ->add_option("--in-flight-cap", options->caps,
                    "N or POOL=N: activations that a pool's member may hold under nested and filled; may be repeated")
       ->allow_extra_args(false);
+  command->add_flag("--may-recompute", options->may_recompute,
+                    "Where memory.bytes_per_lane is broken otherwise, modules run their forward again");
   command->footer(
       "Example:\n  nestor plan examples/workloads/vision.yaml --policy nested\n"
       "  nestor plan examples/workloads/vision.yaml -o plan.html\n"

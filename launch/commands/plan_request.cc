@@ -28,7 +28,7 @@ std::string policy_help() {
 }
 
 scheduler::Plan plan_by(const scheduler::Workload& workload, const std::string& policy,
-                        std::optional<std::int32_t> extra_warmup, bool keep_memory_cap) {
+                        std::optional<std::int32_t> extra_warmup, bool keep_memory_cap, bool may_recompute) {
   if (is_file(policy)) {
     if (extra_warmup) throw InputError("--extra-warmup", "has no meaning where a file gives the order");
     auto own = workload;
@@ -41,6 +41,7 @@ scheduler::Plan plan_by(const scheduler::Workload& workload, const std::string& 
   request.policy = policy;
   request.extra_warmup = extra_warmup;
   request.keep_memory_cap = keep_memory_cap;
+  request.may_recompute = may_recompute;
   return scheduler::make_plan(workload, request);
 }
 

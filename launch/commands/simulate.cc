@@ -52,6 +52,21 @@ std::int64_t peak_bytes(const scheduler::Simulation& simulation) {
   return peak;
 }
 
+/// Where and when the memory cap is broken, a line for each policy that breaks it.
+std::string broken_caps(const std::vector<Result>& results) {
+  std::string text;
+  for (const auto& [plan, simulation] : results) {
+    const auto& lanes = simulation.lanes;
+    auto fullest =
+        std::max_element(lanes.begin(), lanes.end(), [](auto& a, auto& b) { return a.peak_bytes < b.peak_bytes; });
+    if (fullest == lanes.end() || !fullest->over_memory) continue;
+    text += fmt::format("{}: lane {} holds {} at its peak, the cap is {}; broken first at {}\n", plan.policy,
+                        fullest - lanes.begin(), bytes_text(fullest->peak_bytes),
+                        bytes_text(plan.workload.memory_bytes_per_lane), seconds_text(fullest->over_at));
+  }
+  return text.empty() ? text : "\n" + text;
+}
+
 std::string table(const std::vector<Result>& results) {
   std::vector<std::vector<std::string>> rows{{"policy", "makespan", "bubble", "utilisation", "over bound", "D"}};
   bool with_bytes = std::any_of(results.begin(), results.end(), [](auto& r) { return peak_bytes(r.simulation) > 0; });
@@ -145,7 +160,7 @@ int run(const Options& options) {
     results.push_back({std::move(plan), std::move(simulation)});
   }
   if (options.format == "text") {
-    write_output("", table(results));
+    write_output("", table(results) + broken_caps(results));
   } else {
     nlohmann::ordered_json json{{"format", "nestor.simulation/1"}, {"workload", options.workload}};
     json["policies"] = nlohmann::ordered_json::array();
