@@ -22,8 +22,8 @@ struct ListRules {
   double patience = 0.75;
   /// An encoder forward goes ahead of the LLM once stage 0 is within this many microbatches of needing it.
   std::int32_t lookahead = 0;
-  /// A full encoder member (at most this many places free) runs a backward that is ready ahead of all else: microbatches
-  /// behind it wait for its place. -1: never.
+  /// A full encoder member (at most this many places free) runs a backward that is ready ahead of all else:
+  /// microbatches behind it wait for its place. -1: never.
   std::int32_t relief = -1;
 };
 
