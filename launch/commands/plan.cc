@@ -14,6 +14,7 @@
 #include <nestor/launch/commands/plan_request.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
+#include <nestor/scheduler/memory.h>
 #include <nestor/scheduler/verifier.h>
 
 namespace nestor::launch {
@@ -44,11 +45,21 @@ void apply_cap(scheduler::Workload& workload, std::string_view text) {
   if (!any) throw InputError("--in-flight-cap", "the workload has no pool '" + std::string(name) + "'");
 }
 
+/// A good workload that does not fit is failed work, not bad input.
+scheduler::Plan within_memory(const scheduler::Workload& workload, const Options& options) {
+  try {
+    return plan_by(workload, options.policy, options.extra_warmup, true, options.may_recompute);
+  } catch (const scheduler::MemoryError& error) {
+    std::string what = error.what();
+    throw WorkError(options.workload + ":" + error.where(), what.substr(error.where().size() + 2));
+  }
+}
+
 int run(const Options& options) {
   auto format = plan_format(options.format, options.output);
   auto workload = scheduler::read_workload(read_text(options.workload), options.workload);
   for (const std::string& cap : options.caps) apply_cap(workload, cap);
-  auto plan = plan_by(workload, options.policy, options.extra_warmup, true, options.may_recompute);
+  auto plan = within_memory(workload, options);
   // A policy of ours that fails its own proof is a defect, and the user must not run the plan.
   require_sound(plan, scheduler::Transport::single, options.workload);
   write_output(options.output, render_plan(plan, format, std::filesystem::path(options.workload).stem().string()));

@@ -66,8 +66,10 @@ def memory(folder):
     text = WORKLOAD.replace("backward: 2.0}", "backward: 2.0, stash_bytes: 100}")
     (folder / "tight.yaml").write_text(text + "memory: {bytes_per_lane: 150}\n")
     done = run(PROGRAM, "plan", "tight.yaml", cwd=folder)
-    one_line_error(done, done.returncode, "needs 200 bytes on lane 0", "the cap is 150")
-    assert done.returncode in (1, 2)
+    one_line_error(done, 1, "tight.yaml:memory.bytes_per_lane: ", "needs 200 bytes on lane 0", "the cap is 150")
+    assert "broken first at" in must(PROGRAM, "simulate", "tight.yaml", cwd=folder).stdout
+    must(PROGRAM, "plan", "tight.yaml", "--may-recompute", "-o", "plan.json", cwd=folder)
+    assert any(op["op"] == "recompute" for op in json.loads((folder / "plan.json").read_text())["lanes"][0]["ops"])
     done = must(PROGRAM, "simulate", "tight.yaml", "--policy", "nested", "--format", "json", cwd=folder)
     lanes = json.loads(done.stdout)["policies"][0]["lanes"]
     assert lanes[0]["over_memory"] and lanes[0]["over_at"] > 0 and not lanes[1]["over_memory"]
