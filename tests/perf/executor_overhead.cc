@@ -1,11 +1,12 @@
 // What executors add to the modules' own work, as ratios and microseconds:
 //   step     a step of the executor with P = 1 over the plain loop, same model, same threads (aim: 1.02 at most)
 //   operator dispatch of an operator whose module does nothing, without what transfers cost by themselves (aim: 5 us)
-// Medians of interleaved rounds; run it on a machine that has nothing else to do.
+// Medians of interleaved rounds; run it on a machine that has nothing else to do, or pinned to one core.
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
@@ -53,22 +54,30 @@ void measure_step(int rounds) {
   auto job = actors::make_pipeline_job(runtime, spec);
   // The lane of P = 1 may use all cores, as the plain loop does.
   modules::set_operator_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
-  std::vector<double> plain, executor, ratio;
+  std::vector<double> plain, executor, ratio, plain_cpu, executor_cpu;
   for (int round = 0; round < rounds + 5; ++round) {
+    struct Cost {
+      double wall, cpu;
+    };
     auto timed = [](actors::Job& which) {
       const std::int64_t from = actors::now_ns();
+      const std::clock_t cpu = std::clock();
       which.step();
-      return seconds(from);
+      return Cost{seconds(from), static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC};
     };
     const bool plain_first = round % 2 == 0;
-    const double first = timed(plain_first ? *serial : *job), second = timed(plain_first ? *job : *serial);
+    const Cost first = timed(plain_first ? *serial : *job), second = timed(plain_first ? *job : *serial);
     if (round < 5) continue;
-    plain.push_back(plain_first ? first : second);
-    executor.push_back(plain_first ? second : first);
+    plain.push_back((plain_first ? first : second).wall);
+    executor.push_back((plain_first ? second : first).wall);
     ratio.push_back(executor.back() / plain.back());
+    plain_cpu.push_back((plain_first ? first : second).cpu);
+    executor_cpu.push_back((plain_first ? second : first).cpu);
   }
-  std::printf("step: plain %.3f ms, executor %.3f ms, ratio of medians %.4f, median ratio %.4f\n", 1e3 * median(plain),
-              1e3 * median(executor), median(executor) / median(plain), median(ratio));
+  std::printf(
+      "step: plain %.3f ms, executor %.3f ms, ratio of medians %.4f, median ratio %.4f, of processor time %.4f\n",
+      1e3 * median(plain), 1e3 * median(executor), median(executor) / median(plain), median(ratio),
+      median(executor_cpu) / median(plain_cpu));
 }
 
 /// A part that computes nothing: hands on one tensor each way.
