@@ -96,6 +96,12 @@ modules::OptimizerOptions read_optimizer(modules::ConfigSection section) {
   return optimizer;
 }
 
+/// The shortest digits that give back the same double.
+std::string digits(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
 void emit_lanes(YAML::Emitter& out, const std::vector<std::int32_t>& lanes) {
   out << YAML::Flow << YAML::BeginSeq;
   for (auto lane : lanes) out << lane;
@@ -128,7 +134,6 @@ TrainConfig read_config(const std::string& text, const std::string& source, cons
 
 std::string write_config(const TrainConfig& config) {
   YAML::Emitter out;
-  out.SetDoublePrecision(17);
   auto dtype = std::find_if(dtypes().begin(), dtypes().end(), [&](auto& d) { return d.second == config.run.dtype; });
 
   out << YAML::BeginMap << YAML::Key << "format" << YAML::Value << "nestor.train/1";
@@ -143,7 +148,8 @@ std::string write_config(const TrainConfig& config) {
   out << YAML::Key << "eval_samples" << YAML::Value << config.run.eval_samples;
   out << YAML::Key << "trace_every" << YAML::Value << config.run.trace_every;
   out << YAML::Key << "report_samples" << YAML::Value << config.run.report_samples;
-  out << YAML::Key << "step_deadline" << YAML::Value << static_cast<double>(config.run.step_deadline.count()) / 1e3;
+  out << YAML::Key << "step_deadline" << YAML::Value
+      << digits(static_cast<double>(config.run.step_deadline.count()) / 1e3);
   out << YAML::EndMap;
   if (config.data.IsDefined() && !config.data.IsNull()) out << YAML::Key << "data" << YAML::Value << config.data;
   if (config.model.IsDefined() && !config.model.IsNull()) out << YAML::Key << "model" << YAML::Value << config.model;
@@ -168,15 +174,15 @@ std::string write_config(const TrainConfig& config) {
   const auto& optimizer = config.optimizer;
   out << YAML::Key << "optimizer" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "kind" << YAML::Value << optimizer.kind;
-  out << YAML::Key << "lr" << YAML::Value << optimizer.lr;
-  out << YAML::Key << "beta1" << YAML::Value << optimizer.beta1;
-  out << YAML::Key << "beta2" << YAML::Value << optimizer.beta2;
-  out << YAML::Key << "epsilon" << YAML::Value << optimizer.epsilon;
-  out << YAML::Key << "weight_decay" << YAML::Value << optimizer.weight_decay;
-  out << YAML::Key << "clip" << YAML::Value << optimizer.clip;
+  out << YAML::Key << "lr" << YAML::Value << digits(optimizer.lr);
+  out << YAML::Key << "beta1" << YAML::Value << digits(optimizer.beta1);
+  out << YAML::Key << "beta2" << YAML::Value << digits(optimizer.beta2);
+  out << YAML::Key << "epsilon" << YAML::Value << digits(optimizer.epsilon);
+  out << YAML::Key << "weight_decay" << YAML::Value << digits(optimizer.weight_decay);
+  out << YAML::Key << "clip" << YAML::Value << digits(optimizer.clip);
   out << YAML::Key << "warmup" << YAML::Value << optimizer.warmup;
   out << YAML::Key << "decay_steps" << YAML::Value << optimizer.decay_steps;
-  out << YAML::Key << "final_lr" << YAML::Value << optimizer.final_lr;
+  out << YAML::Key << "final_lr" << YAML::Value << digits(optimizer.final_lr);
   out << YAML::EndMap << YAML::EndMap;
   return std::string(out.c_str()) + "\n";
 }

@@ -107,6 +107,15 @@ void write_aside(const std::filesystem::path& path, std::string_view content) {
   file.keep();
 }
 
+void check_writable(const std::filesystem::path& path) {
+  auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    throw InputError(path.string(), "cannot be written: there is no folder " + folder.string(), "make it first");
+  if (std::filesystem::is_directory(path, error)) throw InputError(path.string(), "is a folder, not a file");
+  if (::access(folder.c_str(), W_OK) != 0) throw InputError(path.string(), "cannot be written: " + reason(errno));
+}
+
 void write_output(const std::filesystem::path& output, std::string_view content) {
   if (!output.empty() && output != "-") return write_aside(output, content);
   std::cout.write(content.data(), static_cast<std::streamsize>(content.size()));

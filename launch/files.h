@@ -14,6 +14,9 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit = std
 /// InputError where the folder cannot be written to, WorkError where the disk is full.
 void write_aside(const std::filesystem::path& path, std::string_view content);
 
+/// Throws what `write_aside` would throw for want of a folder or of the right to write there, before the work is done.
+void check_writable(const std::filesystem::path& path);
+
 /// `content` to `output`, or to standard output where `output` is empty or "-".
 void write_output(const std::filesystem::path& output, std::string_view content);
 

@@ -9,8 +9,8 @@
 namespace nestor::launch {
 
 /// Ctrl-C (SIGINT) and SIGTERM as a request, for as long as it lives. The first asks the work to stop after its step;
-/// every further one calls what `on_second` was given. No signal handler: the two signals are blocked here, and in the
-/// threads started afterwards, and a thread of its own waits for them. Make it before any other thread.
+/// every further one calls what `on_second` was given. Callbacks run on a thread of its own, so they may lock and call
+/// anything. Signals belong to the process, so one object at a time catches them; it puts back what was there before.
 class Interrupts {
  public:
   Interrupts();
@@ -22,17 +22,17 @@ class Interrupts {
   int requested() const { return requested_.load(); }
   /// How many came.
   int count() const { return count_.load(); }
-  /// Called on the waiting thread at the second signal; an empty function lets go of the old one.
-  void on_second(std::function<void()> action);
-  /// Called on the waiting thread at the first.
+  /// Called at the first signal; an empty function lets go of the old one.
   void on_first(std::function<void()> action);
+  /// Called at every further one.
+  void on_second(std::function<void()> action);
 
  private:
   void wait();
 
-  sigset_t signals_{}, before_{};
+  int read_end_ = -1, write_end_ = -1;
+  struct sigaction before_[2] = {};
   std::atomic<int> requested_{0}, count_{0};
-  std::atomic<bool> ending_{false};
   std::mutex mutex_;
   std::function<void()> first_, second_;
   std::thread thread_;

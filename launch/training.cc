@@ -26,10 +26,11 @@ void say(const std::string& line) {
 }
 
 std::string describe(const actors::ScheduleOptions& schedule) {
-  auto plural = [](std::int64_t n, const char* word) { return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s"); };
-  auto batch =
-      fmt::format("{} of {}", plural(schedule.microbatches, "microbatch") + (schedule.microbatches == 1 ? "" : ""),
-                  plural(schedule.microbatch_size, "sample"));
+  auto plural = [](std::int64_t n, const char* word, const char* ending = "s") {
+    return fmt::format("{} {}{}", n, word, n == 1 ? "" : ending);
+  };
+  auto batch = fmt::format("{} of {}", plural(schedule.microbatches, "microbatch", "es"),
+                           plural(schedule.microbatch_size, "sample"));
   if (schedule.policy == "serial") return "Serial reference: one process, no lanes; " + batch + " a step.";
   std::string text = fmt::format("Policy {}, {}, {} per lane; {} a step", schedule.policy,
                                  plural(schedule.stages, "pipeline stage"), plural(schedule.chunks, "chunk"), batch);
@@ -203,7 +204,12 @@ int train(TrainConfig config, const ModelBuilder& build, RunFolder::Open how) {
   actors::Runtime runtime;
   actors::JobSpec spec{set.model,       set.dataset,      config.schedule,         config.optimizer,
                        config.run.seed, config.run.dtype, config.run.step_deadline};
-  auto job = unwrapped([&] { return actors::make_job(runtime, std::move(spec)); });
+  std::unique_ptr<actors::Job> job;
+  try {
+    job = unwrapped([&] { return actors::make_job(runtime, std::move(spec)); });
+  } catch (const actors::Error& error) {  // nothing has run yet: the config asks for what cannot be
+    throw InputError(config.source, error.what());
+  }
   if (interrupts.requested()) return 128 + interrupts.requested();
 
   RunFolder folder(config.run.dir, how);

@@ -70,6 +70,8 @@ torch::Tensor read_picture(const fs::path& path, std::int64_t size) {
 int run(const Options& options, const ModelBuilder& build) {
   if (options.format != "text" && options.format != "json")
     throw InputError("--format", "there is no format \"" + one_line(options.format, 40) + "\"", "text or json");
+  auto output = options.output.empty() ? std::string("samples.png") : options.output;
+  if (options.read.empty() || !options.draw.empty()) check_writable(output);
   auto [run_folder, checkpoint] = locate(options.from);
   auto config_file = run_folder / "config.yaml";
   auto config = read_config(read_text(config_file), config_file.string(), {});
@@ -133,7 +135,6 @@ int run(const Options& options, const ModelBuilder& build) {
   }
   progress.finish();
   if (!drawn.empty()) {
-    auto output = options.output.empty() ? std::string("samples.png") : options.output;
     auto columns = own ? std::min<std::int64_t>(8, static_cast<std::int64_t>(texts.size())) : options.count;
     auto scale = std::max<std::int64_t>(1, 128 / std::max<std::int64_t>(1, set.image_size));
     auto sheet = modules::contact_sheet(modules::to_bytes(torch::cat(drawn)), columns, 2, scale);

@@ -69,7 +69,7 @@ std::string cards(const ReportData& data) {
     out += card(std::to_string(data.read_right), fmt::format("of {}", data.read_total), "names read right");
   if (data.held_out_total > 0)
     out += card(std::to_string(data.held_out_right), fmt::format("of {}", data.held_out_total),
-                "read right of pictures never trained on");
+                "held-out pictures read right");
   double seconds = median(over_steps(metrics, [](auto& m) { return m.report.seconds; }));
   double samples = mean_of_last(over_steps(metrics, [](auto& m) { return static_cast<double>(m.report.samples); }), 50);
   if (seconds > 0) {
@@ -115,12 +115,14 @@ std::string loss_charts(const std::vector<StepMetrics>& metrics) {
     chart(
         "Loss: weighted total", [](const StepMetrics& m) { return m.report.loss; },
         [](const StepMetrics& m) { return m.eval->loss; });
-  return out;
+  auto norm = over_steps(metrics, [](auto& m) { return m.report.grad_norm; });
+  auto smoothed = smooth(norm, std::max(1.0, static_cast<double>(norm.size()) / 60));
+  return out + line_chart({"Gradient norm, before clipping", "step", "", false, true},
+                          {{"", norm, Series::Style::faint, 7}, {"all modules", smoothed, Series::Style::line, 7}});
 }
 
 std::string speed_charts(const std::vector<StepMetrics>& metrics, bool pipelined) {
   auto seconds = over_steps(metrics, [](auto& m) { return m.report.seconds * 1e3; });
-  auto norm = over_steps(metrics, [](auto& m) { return m.report.grad_norm; });
   auto bubble = over_steps(metrics, [](auto& m) { return m.report.bubble * 100; });
   double window = std::max(1.0, static_cast<double>(metrics.size()) / 60);
   auto pair = [&](const std::string& name, const Points& points, int colour) {
@@ -129,7 +131,7 @@ std::string speed_charts(const std::vector<StepMetrics>& metrics, bool pipelined
   };
   std::string out = line_chart({"Step time", "step", "ms", false, true}, pair("milliseconds", seconds, 3));
   if (pipelined) out += line_chart({"Bubble", "step", "%", false, true}, pair("idle share, percent", bubble, 4));
-  return out + line_chart({"Gradient norm, before clipping", "step", "", false, true}, pair("norm", norm, 7));
+  return out;
 }
 
 std::string samples(const ReportData& data) {

@@ -21,7 +21,7 @@ header p{margin:0;color:var(--soft);max-width:74ch}
 h2{font-size:19px;letter-spacing:-.01em;margin:44px 0 4px;font-weight:650}
 h2+p{margin:0 0 14px;color:var(--soft);max-width:78ch}
 h3{font-size:13px;font-weight:600;margin:18px 0 6px;color:var(--soft)}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin-top:22px}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:12px;margin-top:22px}
 .card{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:14px 16px;box-shadow:var(--shadow)}
 .card b{display:block;font-size:24px;line-height:1.2;letter-spacing:-.02em;font-weight:640;font-variant-numeric:tabular-nums}
 .card b small{font-size:14px;font-weight:500;color:var(--soft);letter-spacing:0}
@@ -48,7 +48,7 @@ svg.chart{width:100%;height:auto;display:block;overflow:visible}
 .chart .cross{stroke:var(--soft);stroke-dasharray:3 3;opacity:.7}
 .tip{position:absolute;pointer-events:none;background:var(--ink);color:var(--page);border-radius:8px;padding:6px 10px;font-size:12.5px;line-height:1.45;white-space:nowrap;display:none;z-index:2;font-variant-numeric:tabular-nums}
 .tip i{display:inline-block;width:8px;height:8px;border-radius:50%;margin-right:6px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:12px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(165px,1fr));gap:12px}
 .tile{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:12px;box-shadow:var(--shadow);text-align:center;min-width:0}
 .tile img{width:64px;height:64px;image-rendering:pixelated;background:#fff;border-radius:6px;border:1px solid var(--line)}
 .tile .pair{display:flex;justify-content:center;gap:8px}

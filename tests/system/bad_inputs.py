@@ -75,7 +75,6 @@ SETTINGS = {
     "no model": "model=",
     "an unknown model": "model.llm.kind=gpt",
     "heads that do not divide": "model.llm.heads=3",
-    "a patch that does not divide": "model.encoders.vision.patch=3",
     "an unknown model key": "model.llm.depth=3",
     "a huge width": "model.llm.width=1000000000000",
     "an unknown data kind": "data.kind=video",

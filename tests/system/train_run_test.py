@@ -29,9 +29,13 @@ def start(folder, *settings):
     raise AssertionError(f"no step: {''.join(seen)} exit {process.wait()}")
 
 
-def same(a, b):
-    keys = ("step", "loss", "losses", "grad_norm", "skipped", "tokens", "samples")
-    assert [{k: line[k] for k in keys} for line in a] == [{k: line[k] for k in keys} for line in b]
+def same(a, b, within):
+    """Equal but for the order of floating-point sums: costs are measured, so two runs may have different plans."""
+    assert [line["step"] for line in a] == [line["step"] for line in b]
+    for left, right in zip(a, b):
+        assert all(left[key] == right[key] for key in ("skipped", "tokens", "samples")), (left, right)
+        for x, y in [(left["loss"], right["loss"]), *((left["losses"][k], right["losses"][k]) for k in left["losses"])]:
+            assert abs(x - y) <= within * abs(x), (left, right)
 
 
 def resume(folder):
@@ -43,13 +47,12 @@ def resume(folder):
     with open(folder / "parts" / "metrics.jsonl", "a") as file:
         file.write(json.dumps({**metrics(folder / "parts")[-1], "step": 4}) + '\n{"step": 5, "lo')
     must(PROGRAM, "train", "config.yaml", "--set", "run.steps=6", "--set", "run.dir=parts", "--resume", cwd=folder)
-    same(metrics(folder / "whole"), metrics(folder / "parts"))
+    same(metrics(folder / "whole"), metrics(folder / "parts"), 1e-6)
     # Another cut and policy go on alike.
     must(PROGRAM, "train", "config.yaml", "--set", "run.steps=3", "--set", "run.dir=cut", cwd=folder)
     must(PROGRAM, "train", "config.yaml", "--set", "run.steps=6", "--set", "run.dir=cut", "--set", "schedule.stages=1",
          "--set", "schedule.policy=serial", "--resume", cwd=folder)
-    for a, b in zip(metrics(folder / "whole"), metrics(folder / "cut")):
-        assert abs(a["loss"] - b["loss"]) <= 1e-4 * abs(a["loss"]), (a, b)
+    same(metrics(folder / "whole"), metrics(folder / "cut"), 1e-4)
     done = run(PROGRAM, "train", "config.yaml", "--set", "run.dir=whole", "--set", "model.llm.width=32", "--resume",
                cwd=folder)
     assert done.returncode == 2 and done.stderr.splitlines()[-1].startswith("nestor: "), done

@@ -82,6 +82,7 @@ TEST(Config, NamesPlaceAndReason) {
 TEST(Suggest, FindsNearNames) {
   std::vector<std::string> known{"steps", "seed", "dir"};
   EXPECT_EQ(modules::nearest("stepz", known), "steps");
+  EXPECT_EQ(modules::nearest("setps", known), "steps");
   EXPECT_EQ(modules::nearest("sed", known), "seed");
   EXPECT_EQ(modules::nearest("microbatches", known), "");
   EXPECT_EQ(modules::did_you_mean("whatever", known), "known: steps, seed, dir");
