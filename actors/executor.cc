@@ -43,6 +43,7 @@ Executor::Status Executor::status() const {
 
 Future<void> Executor::connect(std::shared_ptr<comm::Channel> channel) {
   channels_.push_back(channel);
+  if (channels_.size() > 2) channels_.erase(channels_.begin());
   return thread_.submit([this, channel] { lane_.connect(*channel); });
 }
 

@@ -56,7 +56,7 @@ class Executor final : public Actor {
 
  private:
   const std::int32_t number_;
-  std::vector<std::shared_ptr<comm::Channel>> channels_;  ///< the current one last; an abort may still be in an older
+  std::vector<std::shared_ptr<comm::Channel>> channels_;  ///< the last two: an abort may still find the older one
   Lane lane_;
   LaneThread thread_;  ///< after lane_: joined before it goes
 };

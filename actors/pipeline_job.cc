@@ -24,7 +24,7 @@ class EmbeddedLanes {
   ~EmbeddedLanes() { stop_beyond(0); }
 
   std::vector<Handle<Executor>> make(std::int32_t count) {
-    if (!fabric_ || fabric_->lanes() < count) {
+    if (executors_.size() < static_cast<std::size_t>(count)) {  // an end of a stopped lane refuses everything: take new
       fabric_ = comm::make_inproc_fabric(count);
       for (std::size_t lane = 0; lane < executors_.size(); ++lane)
         executors_[lane].call(&Executor::connect, channel(lane)).get();

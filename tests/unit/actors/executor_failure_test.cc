@@ -177,6 +177,30 @@ TEST_F(ExecutorFailure, AFactoryThatThrowsFailsTheStartAndTheRuntimeGoesOn) {
   step_like_serial();
 }
 
+TEST_F(ExecutorFailure, AMemberThatCannotBeMadeLeavesThePoolAsItWas) {
+  start(hook_job(hooks_));
+  step_like_serial();
+  const auto before = job_->parameters();
+  hooks_->set([](const HookPoint& point) -> double {
+    if (point.module == "make") throw std::runtime_error("no memory for it");
+    return 1;
+  });
+  for (const std::vector<std::int32_t>& lanes : {std::vector<std::int32_t>{2}, {0, 1, 2, 3}}) {
+    try {
+      job_->resize("vision", lanes);
+      ADD_FAILURE() << "the pool was resized";
+    } catch (const std::exception& error) {
+      EXPECT_THAT(error.what(), HasSubstr("no memory for it"));
+    }
+    EXPECT_EQ(job_->schedule().pools.count("vision"), 0u);
+    EXPECT_TRUE(equal(job_->parameters(), before));
+  }
+  hooks_->set(nullptr);
+  step_like_serial();
+  job_->resize("vision", {2});
+  step_like_serial();
+}
+
 TEST(Executors, TwoJobsInOneRuntimeAndTwoRuntimesAtOnce) {
   auto hooks = std::make_shared<Hooks>();
   auto serial = actors::make_serial_job(hook_job(hooks));

@@ -11,6 +11,7 @@ constexpr std::int64_t kWidth = 6, kVocabulary = 24, kImage = 4;
 class Hooked : public modules::Module {
  public:
   Hooked(std::shared_ptr<Hooks> hooks, std::vector<std::int64_t> shape, const Seed& seed) : hooks_(std::move(hooks)) {
+    hooks_->at({"make", 0, 0, false});
     auto generator = seed.generator();
     weight_ = register_parameter("weight", torch::randn(shape, generator) * 0.3);
   }

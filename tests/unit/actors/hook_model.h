@@ -12,7 +12,7 @@ namespace nestor::test {
 
 /// A place in a step where a test may step in.
 struct HookPoint {
-  std::string module;  ///< "llm.layers.2", "vision", "image"
+  std::string module;  ///< "llm.layers.2", "text", "vision", "image"; "make": a module is being made
   std::int64_t step = 0;
   std::int32_t microbatch = 0;
   bool backward = false;

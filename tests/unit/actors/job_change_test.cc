@@ -35,7 +35,8 @@ TEST_F(JobChange, PoolsGrowShrinkAndMove) {
   auto serial = actors::make_serial_job(spec());
   auto job = actors::make_pipeline_job(runtime_, spec());
   same_step(*job, *serial);
-  const std::vector<std::vector<std::int32_t>> placements = {{0}, {1}, {0, 1}, {2}, {2, 3, 4}, {1, 3}, {0, 0, 1}, {1}};
+  const std::vector<std::vector<std::int32_t>> placements = {{0},    {1},       {0, 1}, {2}, {2, 3, 4},
+                                                             {1, 3}, {0, 0, 1}, {1},    {3}};
   for (const auto& lanes : placements) {
     SCOPED_TRACE(testing::PrintToString(lanes));
     const auto before = job->parameters();
