@@ -20,9 +20,9 @@ double most(const std::vector<double>& lanes) {
 }  // namespace
 
 int main() {
-  // A workload says what a schedule must know: an LLM on 4 pipeline stages, 8 microbatches, and what each costs in
+  // A workload says what a schedule must know: an LLM on 4 pipeline stages, 12 microbatches, and what each costs in
   // seconds (forward 1, backward 2). The same could come from a YAML file: ns::read_workload.
-  ns::Workload workload = ns::make_workload(/*stages=*/4, /*chunks=*/1, /*microbatches=*/8, 1.0, 2.0);
+  ns::Workload workload = ns::make_workload(/*stages=*/4, /*chunks=*/1, /*microbatches=*/12, 1.0, 2.0);
 
   // A vision encoder with a member on each lane. Its output feeds the LLM's first stage.
   workload.pools.push_back(ns::make_pool(workload, "vision", ns::PoolKind::encoder, 1.5, 3.0));
@@ -47,7 +47,7 @@ int main() {
     if (plan.policy == "nested") {
       nested = figures.makespan;
       // The plan as a grid: F and B are the LLM's forward and backward, v and V the encoder's.
-      std::printf("\n%s", ns::render_text(ns::planned_timeline(plan), 110).c_str());
+      std::printf("\n%s", ns::render_text(ns::planned_timeline(plan), 130).c_str());
     }
   }
   std::printf(

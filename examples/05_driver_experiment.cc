@@ -9,6 +9,7 @@
 #include <nestor/actors/job.h>
 #include <nestor/actors/runtime.h>
 #include <nestor/modules/data/synthetic.h>
+#include <nestor/modules/data/tokenizer.h>
 #include <nestor/modules/encoder/vit.h>
 #include <nestor/modules/llm/qwen3.h>
 #include <nestor/modules/modules.h>

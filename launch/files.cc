@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -121,6 +122,31 @@ void write_output(const std::filesystem::path& output, std::string_view content)
   std::cout.write(content.data(), static_cast<std::streamsize>(content.size()));
   if (!content.ends_with('\n')) std::cout.put('\n');
   if (!std::cout.flush()) throw WorkError("standard output", "writing failed");
+}
+
+std::string readable(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    auto byte = static_cast<unsigned char>(text[i]);
+    std::size_t length = byte < 0x80                   ? 1
+                         : byte >= 0xC2 && byte < 0xE0 ? 2
+                         : byte >= 0xE0 && byte < 0xF0 ? 3
+                         : byte >= 0xF0 && byte < 0xF5 ? 4
+                                                       : 0;
+    bool good = length > 0 && i + length <= text.size() && byte >= 0x20 && byte != 0x7F;
+    std::uint32_t point = length < 2 ? byte : byte & (0x7Fu >> length);
+    for (std::size_t j = 1; good && j < length; ++j) {
+      auto next = static_cast<unsigned char>(text[i + j]);
+      good = (next & 0xC0) == 0x80;
+      point = point << 6 | (next & 0x3F);
+    }
+    // Over-long forms, surrogates and what lies beyond Unicode.
+    if (good && length == 3) good = point >= 0x800 && (point < 0xD800 || point > 0xDFFF);
+    if (good && length == 4) good = point >= 0x10000 && point <= 0x10FFFF;
+    out += good ? text.substr(i, length) : std::string_view("\xEF\xBF\xBD");
+    i += good ? length : 1;
+  }
+  return out;
 }
 
 std::string one_line(std::string_view text, std::size_t limit) {

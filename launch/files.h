@@ -20,6 +20,10 @@ void check_writable(const std::filesystem::path& path);
 /// `content` to `output`, or to standard output where `output` is empty or "-".
 void write_output(const std::filesystem::path& output, std::string_view content);
 
+/// `text` with U+FFFD in the place of control characters and of bytes that are no UTF-8: what a model spells byte by
+/// byte may hold both.
+std::string readable(std::string_view text);
+
 /// First line of `text` with control characters replaced: what fits into a one-line error.
 std::string one_line(std::string_view text, std::size_t limit = 400);
 

@@ -1,7 +1,6 @@
 #include <algorithm>
-#include <cstring>
 
-#include <nestor/launch/error.h>
+#include <nestor/launch/files.h>
 #include <nestor/launch/sampling.h>
 #include <nestor/modules/data/collate.h>
 #include <nestor/modules/data/prompt.h>
@@ -59,7 +58,8 @@ std::vector<std::string> Sampling::read(const torch::Tensor& pictures, std::int6
     }
   }
   std::vector<std::string> names;
-  for (const auto& text : tokens) names.push_back(set_.tokenizer->decode({text.data() + prompt, text.size() - prompt}));
+  for (const auto& text : tokens)
+    names.push_back(readable(set_.tokenizer->decode({text.data() + prompt, text.size() - prompt})));
   return names;
 }
 

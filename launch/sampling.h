@@ -23,7 +23,7 @@ class Sampling {
   bool can_read() const { return !head_.empty() && reads_pixels_; }
   bool can_draw() const { return !generator_.empty(); }
 
-  /// Names of pictures [n, 3, S, S] in [-1, 1], decoded greedily, at most `limit` tokens each.
+  /// Names of pictures [n, 3, S, S] in [-1, 1], decoded greedily, at most `limit` tokens each; always UTF-8.
   std::vector<std::string> read(const torch::Tensor& pictures, std::int64_t limit = 24);
   /// A picture [3, S, S] in [-1, 1] for each text. `seed` sets the noise it starts from.
   torch::Tensor draw(const std::vector<std::string>& texts, std::uint64_t seed);

@@ -83,7 +83,7 @@ class Training {
 
   void run() {
     Progress progress("step", config_.run.steps, job_.steps_done());
-    interrupts_.on_first([] { say("\nnestor: finishing the step, then saving (again to abort the step)"); });
+    interrupts_.on_first([] { say("\nfinishing the step, then saving; once more aborts the step"); });
     interrupts_.on_second([this] { job_.request_abort("interrupted twice"); });
     try {
       while (job_.steps_done() < config_.run.steps && !interrupts_.requested()) step(progress);
@@ -152,7 +152,11 @@ class Training {
   void save() {
     auto step = job_.steps_done();
     if (step == saved_) return;
-    job_.save(folder_.checkpoint(step));
+    try {
+      job_.save(folder_.checkpoint(step));
+    } catch (const modules::Error& error) {  // nothing of the user's was wrong: the disk is full, say
+      throw WorkError("checkpoint", error.what());
+    }
     saved_ = step;
     folder_.prune_checkpoints(config_.run.keep_checkpoints);
   }

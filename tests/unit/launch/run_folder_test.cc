@@ -135,6 +135,10 @@ TEST(Interrupts, FirstAsksSecondActs) {
 TEST(Text, StaysOneLineAndEscaped) {
   EXPECT_EQ(one_line("a\n  b\tc\x01"), "a b c?");
   EXPECT_EQ(one_line(std::string(10, 'x'), 4), "xxxx ...");
+  EXPECT_EQ(readable("a\xC3\xA9\xE2\x82\xAC"), "a\xC3\xA9\xE2\x82\xAC");
+  EXPECT_EQ(readable("\x94|\xC0\x80|\xED\xA0\x80|\n"),
+            "\xEF\xBF\xBD|\xEF\xBF\xBD\xEF\xBF\xBD|\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD|\xEF\xBF\xBD");
+  EXPECT_EQ(readable("\xF0\x9F"), "\xEF\xBF\xBD\xEF\xBF\xBD");
   EXPECT_EQ(escape_html("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
   EXPECT_EQ(data_uri("M", "t/x"), "data:t/x;base64,TQ==");
   EXPECT_EQ(data_uri("Ma", "t/x"), "data:t/x;base64,TWE=");
