@@ -31,6 +31,9 @@ void resolve_paths(TrainConfig& config, const fs::path& config_file) {
   std::error_code error;
   auto beside = config_file.parent_path() / path;
   bool here = fs::exists(path, error), there = fs::exists(beside, error);
+  if (!here && !there)
+    throw InputError(config.source + ":data.path", "there is no " + path.string(),
+                     "the icons of examples/configs: nestor prepare icons --size 16 --held-out-size 22 -o data/icons");
   config.data["path"] = fs::absolute(!here && there ? beside : path).lexically_normal().string();
 }
 

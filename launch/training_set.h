@@ -20,6 +20,7 @@ struct TrainingSet {
 };
 
 /// Makes `data.path` absolute: as seen from the working folder, or else, where nothing is there, from the config's own.
+/// Throws InputError where nothing is in either.
 void resolve_paths(TrainConfig& config, const std::filesystem::path& config_file);
 
 /// Reads the data and declares the model, by `build` where one is given. `vocabulary`: a run folder's vocabulary.json
