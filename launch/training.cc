@@ -79,7 +79,9 @@ class Training {
         folder_(folder),
         interrupts_(interrupts),
         metrics_(folder.file("metrics.jsonl"), job.steps_done()),
-        saved_(job.steps_done()) {}
+        saved_(job.steps_done()) {
+    if (saved_ > 0) earlier_trace();
+  }
 
   void run() {
     Progress progress("step", config_.run.steps, job_.steps_done());
@@ -159,6 +161,19 @@ class Training {
     }
     saved_ = step;
     folder_.prune_checkpoints(config_.run.keep_checkpoints);
+  }
+
+  /// A resumed run that ends before its next traced step still shows the last one.
+  void earlier_trace() {
+    auto timeline = folder_.file("timeline.json"), plan = folder_.file("plan.json");
+    if (!std::filesystem::exists(timeline) || !std::filesystem::exists(plan)) return;
+    try {
+      auto read = scheduler::read_timeline(read_text(timeline), timeline.string());
+      traced_plan_ = std::make_shared<scheduler::Plan>(scheduler::read_plan(read_text(plan), plan.string()));
+      traced_ = std::move(read);
+    } catch (const scheduler::Error& error) {
+      say(fmt::format("not shown in the report: {}", one_line(error.what())));
+    }
   }
 
   void keep_trace(const scheduler::Timeline& timeline) {

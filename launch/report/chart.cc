@@ -50,9 +50,9 @@ struct Axis {
       return ticks;
     }
     double raw = (high - low) / about, power = std::pow(10, std::floor(std::log10(raw)));
-    double step = power;
-    for (double factor : {1.0, 2.0, 5.0, 10.0})
-      if (power * factor <= raw * 1.001) step = power * factor;
+    double step = 10 * power;
+    for (double factor : {5.0, 2.0, 1.0})
+      if (power * factor >= raw * 0.999) step = power * factor;
     for (double tick = std::ceil(low / step - 1e-9) * step; tick <= high + step * 1e-9; tick += step)
       ticks.push_back(std::fabs(tick) < step * 1e-9 ? 0 : tick);
     return ticks;
@@ -138,11 +138,11 @@ std::string line_chart(const ChartOptions& options, const std::vector<Series>& s
 
   std::string svg = fmt::format(R"html(<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">)html",
                                 options.width, options.height, escape_html(options.title));
-  for (double tick : y.ticks(5))
+  for (double tick : y.ticks(6))
     svg += fmt::format(
         R"html(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/><text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>)html",
         kLeft, options.width - kRight, y(tick), y(tick), kLeft - 7, y(tick) + 4, tick_text(tick));
-  for (double tick : x.ticks(7))
+  for (double tick : x.ticks(9))
     svg += fmt::format(R"html(<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)html", x(tick),
                        options.height - kBottom + 18, tick_text(tick));
   svg += fmt::format(R"html(<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>)html", kLeft, options.width - kRight,

@@ -69,12 +69,12 @@ std::string cards(const ReportData& data) {
     out += card(std::to_string(data.read_right), fmt::format("of {}", data.read_total), "names read right");
   if (data.held_out_total > 0)
     out += card(std::to_string(data.held_out_right), fmt::format("of {}", data.held_out_total),
-                "held-out pictures read right");
+                "held-out names read right");
   double seconds = median(over_steps(metrics, [](auto& m) { return m.report.seconds; }));
   double samples = mean_of_last(over_steps(metrics, [](auto& m) { return static_cast<double>(m.report.samples); }), 50);
   if (seconds > 0) {
-    out += card(short_number(samples / seconds), "/s", "samples, median step");
-    out += card(short_number(seconds * 1e3), "ms", "median step");
+    out += card(short_number(samples / seconds), "/s",
+                fmt::format("samples; a step takes {} ms (median)", short_number(seconds * 1e3)));
   }
   if (data.plan)
     out += card(short_number(100 * median(over_steps(metrics, [](auto& m) { return m.report.bubble; }))), "%",

@@ -21,9 +21,9 @@ header p{margin:0;color:var(--soft);max-width:74ch}
 h2{font-size:19px;letter-spacing:-.01em;margin:44px 0 4px;font-weight:650}
 h2+p{margin:0 0 14px;color:var(--soft);max-width:78ch}
 h3{font-size:13px;font-weight:600;margin:18px 0 6px;color:var(--soft)}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:12px;margin-top:22px}
-.card{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:14px 16px;box-shadow:var(--shadow)}
-.card b{display:block;font-size:24px;line-height:1.2;letter-spacing:-.02em;font-weight:640;font-variant-numeric:tabular-nums}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(126px,1fr));gap:12px;margin-top:22px}
+.card{line-height:1.35;background:var(--card);border:1px solid var(--line);border-radius:12px;padding:14px 16px;box-shadow:var(--shadow)}
+.card b{display:block;white-space:nowrap;font-size:23px;line-height:1.2;letter-spacing:-.02em;font-weight:640;font-variant-numeric:tabular-nums}
 .card b small{font-size:14px;font-weight:500;color:var(--soft);letter-spacing:0}
 .card span{font-size:12.5px;color:var(--soft)}
 .grid2{display:grid;grid-template-columns:repeat(auto-fit,minmax(440px,1fr));gap:14px}
