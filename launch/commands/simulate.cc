@@ -10,6 +10,7 @@
 #include <nestor/launch/commands/command.h>
 #include <nestor/launch/commands/plan_output.h>
 #include <nestor/launch/commands/plan_request.h>
+#include <nestor/launch/commands/table.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
 #include <nestor/scheduler/memory.h>
@@ -90,16 +91,7 @@ std::string table(const std::vector<Result>& results) {
     }
     rows.push_back(std::move(row));
   }
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
-    text += '\n';
-  }
-  return text;
+  return aligned(rows);
 }
 
 /// [[seconds, bytes], ...]: what the lane holds from then on. Where nothing has bytes, one point.

@@ -9,6 +9,7 @@
 
 #include <nestor/launch/commands/command.h>
 #include <nestor/launch/commands/plan_output.h>
+#include <nestor/launch/commands/table.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
 #include <nestor/launch/progress.h>
@@ -113,19 +114,6 @@ std::string pools_text(const scheduler::Shape& shape) {
   for (auto size : shape.pool_sizes)
     if (size > 0) text += fmt::format("{}{}", text.empty() ? "" : " ", size);
   return text.empty() ? "-" : text;
-}
-
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
-    text += '\n';
-  }
-  return text;
 }
 
 std::string table(const std::vector<scheduler::SweepRow>& rows, const Subject& subject) {
