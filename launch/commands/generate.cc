@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   fs::path from;
   std::vector<std::string> draw;
   std::vector<fs::path> read;
@@ -67,7 +67,7 @@ torch::Tensor read_picture(const fs::path& path, std::int64_t size) {
   return modules::to_unit_range(modules::resize_image(modules::read_image_bytes(path), size));
 }
 
-int run(const Options& options, const ModelBuilder& build) {
+int run(const GenerateOptions& options, const ModelBuilder& build) {
   if (options.format != "text" && options.format != "json")
     throw InputError("--format", "there is no format \"" + one_line(options.format, 40) + "\"", "text or json");
   auto output = options.output.empty() ? std::string("samples.png") : options.output;
@@ -150,7 +150,7 @@ int run(const Options& options, const ModelBuilder& build) {
 }  // namespace
 
 void add_generate(CLI::App& program, Session& session) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateOptions>();
   auto command = program.add_subcommand("generate", "Draw and read with a trained model");
   command->add_option("from", options->from, "Run folder (its newest checkpoint) or checkpoint folder")->required();
   command->add_option("--draw", options->draw, "Draw this text; may be repeated")->expected(1)->take_all();

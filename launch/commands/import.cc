@@ -17,7 +17,7 @@
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct ImportOptions {
   std::string table, dialect, transport = "single", output;
   std::vector<std::string> costs;
 };
@@ -43,7 +43,7 @@ scheduler::CsvCosts read_costs(const std::vector<std::string>& assignments) {
   return costs;
 }
 
-int run(const Options& options) {
+int run(const ImportOptions& options) {
   auto dialect = scheduler::parse_csv_dialect(options.dialect);
   auto transport = scheduler::parse_transport(options.transport);
   auto costs = read_costs(options.costs);
@@ -58,7 +58,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_import(CLI::App& program, Session& session) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportOptions>();
   auto command = program.add_subcommand(
       "import", "Take a schedule table of torch.distributed.pipelining: complete, verify and time it");
   command->add_option("table", options->table, "CSV file: a row per rank, a cell per action")->required();

@@ -20,7 +20,7 @@
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct PlanOptions {
   std::string workload, policy = "nested", format, output;
   std::optional<std::int32_t> extra_warmup;
   bool may_recompute = false;
@@ -46,7 +46,7 @@ void apply_cap(scheduler::Workload& workload, std::string_view text) {
 }
 
 /// A good workload that does not fit is failed work, not bad input.
-scheduler::Plan within_memory(const scheduler::Workload& workload, const Options& options) {
+scheduler::Plan within_memory(const scheduler::Workload& workload, const PlanOptions& options) {
   try {
     return plan_by(workload, options.policy, options.extra_warmup, true, options.may_recompute);
   } catch (const scheduler::MemoryError& error) {
@@ -55,7 +55,7 @@ scheduler::Plan within_memory(const scheduler::Workload& workload, const Options
   }
 }
 
-int run(const Options& options) {
+int run(const PlanOptions& options) {
   auto format = plan_format(options.format, options.output);
   auto workload = scheduler::read_workload(read_text(options.workload), options.workload);
   for (const std::string& cap : options.caps) apply_cap(workload, cap);
@@ -69,7 +69,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& program, Session& session) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanOptions>();
   auto command = program.add_subcommand("plan", "Make, verify and time a plan for a workload");
   command->add_option("workload", options->workload, "nestor.workload/1 file, or - for standard input")->required();
   command->add_option("--policy", options->policy, policy_help())->capture_default_str();

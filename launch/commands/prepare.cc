@@ -12,13 +12,13 @@
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct PrepareOptions {
   std::filesystem::path theme = "/usr/share/icons/Tango";  // where Debian's tango-icon-theme puts it
   std::filesystem::path output = "data/icons";
   modules::IconOptions icons;
 };
 
-int run(const Options& options) {
+int run(const PrepareOptions& options) {
   std::error_code error;
   if (!std::filesystem::is_directory(options.theme, error))
     throw InputError(options.theme.string(), "there is no icon theme",
@@ -36,7 +36,7 @@ void add_prepare(CLI::App& program, Session& session) {
   command->require_subcommand(1);
   command->footer("Example:\n  nestor prepare icons");
 
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PrepareOptions>();
   auto icons = command->add_subcommand("icons", "The Tango icon theme (public domain) as pictures with captions");
   icons->add_option("--from", options->theme, "The theme's folder")->capture_default_str();
   icons->add_option("-o,--output", options->output, "Where to put them; an earlier set there is replaced")

@@ -18,7 +18,7 @@
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct ShowOptions {
   std::vector<std::string> inputs;
   std::string output;
 };
@@ -52,7 +52,7 @@ std::string json(const std::vector<scheduler::Timeline>& timelines) {
   return text + "]\n";
 }
 
-int run(const Options& options) {
+int run(const ShowOptions& options) {
   auto ending = std::filesystem::path(options.output).extension().string();
   if (!options.output.empty() && ending != ".html" && ending != ".svg" && ending != ".json")
     throw InputError("-o " + one_line(options.output, 80), "ends neither in .html, .svg nor .json",
@@ -78,7 +78,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_show(CLI::App& program, Session& session) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowOptions>();
   auto command = program.add_subcommand("show", "Draw a plan or a measured step, or two one above the other");
   command->add_option("inputs", options->inputs, "Plan, timeline.json or trace.json; one or two")
       ->required()

@@ -20,7 +20,7 @@
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct SimulateOptions {
   std::string workload, format = "text";
   std::vector<std::string> policies;
 };
@@ -137,7 +137,7 @@ scheduler::Plan plan_with_or_without_cap(const scheduler::Workload& workload, co
   }
 }
 
-int run(const Options& options) {
+int run(const SimulateOptions& options) {
   if (options.format != "text" && options.format != "json")
     throw InputError("--format", "there is no format \"" + one_line(options.format, 40) + "\"", "text or json");
   auto workload = scheduler::read_workload(read_text(options.workload), options.workload);
@@ -165,7 +165,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_simulate(CLI::App& program, Session& session) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateOptions>();
   auto command =
       program.add_subcommand("simulate", "Makespan, bubble, utilisation and activations in flight, by policy");
   command->add_option("workload", options->workload, "nestor.workload/1 file, or - for standard input")->required();

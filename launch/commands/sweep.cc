@@ -20,7 +20,7 @@
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct SweepOptions {
   std::string workload, format = "text";
   std::vector<std::int32_t> stages, chunks, microbatches;
   std::vector<std::string> policies, pools, placements, recompute;
@@ -87,7 +87,7 @@ void read_pool(const std::string& text, const Subject& subject, scheduler::Sweep
   axes.pools[static_cast<std::size_t>(found - subject.pools.begin())] = sizes;
 }
 
-scheduler::SweepAxes read_axes(const Options& options, const Subject& subject) {
+scheduler::SweepAxes read_axes(const SweepOptions& options, const Subject& subject) {
   scheduler::SweepAxes axes;
   axes.stages = chosen(options.stages, subject.stages, "--stages");
   axes.chunks = chosen(options.chunks, subject.chunks, "--chunks");
@@ -160,7 +160,7 @@ std::string table(const std::vector<scheduler::SweepRow>& rows, const Subject& s
   return out;
 }
 
-std::string json(const std::vector<scheduler::SweepRow>& rows, const Options& options, const Subject& subject) {
+std::string json(const std::vector<scheduler::SweepRow>& rows, const SweepOptions& options, const Subject& subject) {
   nlohmann::ordered_json out{
       {"format", "nestor.sweep/1"}, {"workload", options.workload}, {"rows", nlohmann::ordered_json::array()}};
   for (const auto& row : rows) {
@@ -194,7 +194,7 @@ std::string json(const std::vector<scheduler::SweepRow>& rows, const Options& op
   return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-int run(const Options& options) {
+int run(const SweepOptions& options) {
   auto subject = read_subject(options.workload);
   auto axes = read_axes(options, subject);
   auto threads = options.threads > 0 ? options.threads : static_cast<std::int32_t>(std::thread::hardware_concurrency());
@@ -216,7 +216,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_sweep(CLI::App& program, Session& session) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SweepOptions>();
   auto command = program.add_subcommand("sweep", "Plan many configurations: the best first, and why others are out");
   command->add_option("workload", options->workload, "nestor.workload/1 or nestor.model/1 file, or -")->required();
   command->add_option("--stages", options->stages, "Pipeline stages, comma-separated")->delimiter(',');

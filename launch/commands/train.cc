@@ -13,13 +13,13 @@
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct TrainOptions {
   std::string config;
   std::vector<std::string> overrides;
   bool resume = false, overwrite = false;
 };
 
-int run(const Options& options, const ModelBuilder& build) {
+int run(const TrainOptions& options, const ModelBuilder& build) {
   if (options.resume && options.overwrite)
     throw InputError("train", "--resume and --overwrite exclude each other", "give one");
   auto config = read_config(read_text(options.config, std::size_t{16} << 20), options.config, options.overrides);
@@ -33,7 +33,7 @@ int run(const Options& options, const ModelBuilder& build) {
 }  // namespace
 
 void add_train(CLI::App& program, Session& session) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainOptions>();
   auto command = program.add_subcommand("train", "Train a model as a config says");
   command->add_option("config", options->config, "nestor.train/1 file")->required();
   command->add_option("--set", options->overrides, "Override a key, e.g. run.steps=20; may be repeated")

@@ -14,11 +14,11 @@
 namespace nestor::launch {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   std::string plan, transport = "single", format = "text";
 };
 
-int run(const Options& options) {
+int run(const VerifyOptions& options) {
   if (options.format != "text" && options.format != "json")
     throw InputError("--format", "there is no format \"" + one_line(options.format, 40) + "\"", "text or json");
   auto transport = scheduler::parse_transport(options.transport);
@@ -49,7 +49,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& program, Session& session) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   auto command = program.add_subcommand("verify", "Check a plan file: exit 0 when sound, 1 when not");
   command->add_option("plan", options->plan, "nestor.plan/1 file, or - for standard input")->required();
   command->add_option("--transport", options->transport, "buffered, edge, pair or single (the strictest)")
