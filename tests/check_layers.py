@@ -25,6 +25,7 @@ LIBRARIES = {
     r"(torch|ATen|c10)/": {"modules", "actors", "launch", "examples"},
     r"caf/": {"actors"},
     r"(ucp|ucs|uct)/|nccl\.h|zmq": {"comm"},
+    r"google/protobuf/|.*\.pb\.h": {"actors"},
     r"yaml-cpp/": {"scheduler", "modules", "actors", "launch", "examples"},
     r"CLI/": {"launch"},
     r"(png|turbojpeg|jpeglib)\.h": {"modules"},
