@@ -33,7 +33,8 @@ class UcxChannel : public Channel {
   virtual void drop_peer(std::int32_t lane, const std::string& cause) = 0;
   /// The transports and interfaces in use, for people: "posix cma" or "tcp/eth1".
   virtual std::string transports() const = 0;
-  virtual std::uint64_t foreign_dropped() const = 0;  ///< messages with a wrong secret
+  virtual std::uint64_t foreign_dropped() const = 0;    ///< messages with a wrong secret
+  virtual std::uint64_t malformed_dropped() const = 0;  ///< messages that no end of this cluster sends, or sent twice
 };
 
 /// Throws std::runtime_error with the reason (unknown device, no such transport).

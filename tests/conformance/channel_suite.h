@@ -23,7 +23,7 @@ namespace nestor::comm {
 struct Backend {
   std::string name;
   std::function<std::unique_ptr<Fabric>(std::int32_t lanes)> make;
-  bool by_reference = true;  ///< a message arrives at the address it was sent from
+  bool by_reference = true;  ///< a message arrives within send, at the address it was sent from
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;
@@ -32,6 +32,15 @@ inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
 class ChannelConformance : public testing::TestWithParam<Backend> {
  protected:
   static std::unique_ptr<Fabric> fabric(std::int32_t lanes) { return GetParam().make(lanes); }
+
+  /// Messages dropped so far; `expected` of them, once those that were sent are there. By reference they are at once.
+  static std::uint64_t dropped(Channel& channel, std::uint64_t expected) {
+    const auto end = Clock::now() + std::chrono::seconds(20);
+    while (!GetParam().by_reference && channel.counters().stale_dropped < expected && Clock::now() < end) {
+      channel.poll(0, {~0ULL, 0, 0});  // lets it arrive
+    }
+    return channel.counters().stale_dropped;
+  }
 };
 
 /// Long enough that only a hang reaches it.

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <nestor/comm/backends/inproc/key_table.h>
 #include <nestor/comm/channel.h>
+#include <nestor/comm/inbox.h>
 
 namespace nestor::comm::inproc {
 
@@ -18,7 +18,8 @@ class LaneChannel final : public Channel {
   using Lanes = std::vector<std::unique_ptr<LaneChannel>>;
 
   /// `lanes` are all ends of the fabric, this one among them; they outlive it.
-  LaneChannel(std::int32_t lane, const Lanes& lanes) : lane_(lane), lanes_(lanes) {}
+  LaneChannel(std::int32_t lane, const Lanes& lanes)
+      : lane_(lane), lanes_(lanes), inbox_(lane, static_cast<std::int32_t>(lanes.size())) {}
 
   Status send(std::int32_t to, const Key& key, Message message, Deadline deadline) override;
   Status post_recv(std::int32_t from, const Key& key) override;
@@ -31,31 +32,21 @@ class LaneChannel final : public Channel {
  private:
   /// Called by the sender's end, in the sender's thread.
   Status deliver(const Address& address, Message& message);
-  /// Why keys of this generation are refused; ok where they are not. Needs mutex_.
-  Status refusal(std::uint64_t generation) const;
-  bool refused(std::uint64_t generation) const { return generation < accepted_from_; }
   void refuse_below(std::uint64_t generation, const std::string* abort_cause);
-  bool valid(std::int32_t lane) const { return lane >= 0 && lane < static_cast<std::int32_t>(lanes_.size()); }
   /// The brief part of a wait, without the lock: until wake_ or for spin_limit_ polls.
   void spin();
-  Status wrong_lane(std::int32_t lane) const;
-  Status misuse(std::int32_t peer, const Key& key, const char* what, const char* hint) const;
 
   const std::int32_t lane_;
   const Lanes& lanes_;
 
   mutable std::mutex mutex_;
   std::condition_variable arrival_;
-  KeyTable table_;
-  std::uint64_t accepted_from_ = 0;  ///< keys of older generations are refused
-  std::uint64_t aborted_below_ = 0;  ///< of those, the ones refused because of an abort
-  std::string abort_cause_;          ///< of the newest aborted generation
-  Address awaited_;                  ///< the key that the lane's thread waits for
-  bool waiting_ = false;             ///< the lane's thread is inside wait
-  bool sleeping_ = false;            ///< ... and has stopped spinning
-  std::atomic<bool> wake_{false};    ///< a hint to a spinning wait that the awaited key has changed state
-  unsigned spin_limit_ = 256;        ///< polls before sleeping; follows what paid off
-  Counters received_;                ///< the received and dropped part
+  Inbox inbox_;
+  Address awaited_;                ///< the key that the lane's thread waits for
+  bool waiting_ = false;           ///< the lane's thread is inside wait
+  bool sleeping_ = false;          ///< ... and has stopped spinning
+  std::atomic<bool> wake_{false};  ///< a hint to a spinning wait that the awaited key has changed state
+  unsigned spin_limit_ = 256;      ///< polls before sleeping; follows what paid off
   std::atomic<std::uint64_t> sent_messages_{0}, sent_bytes_{0};
 };
 

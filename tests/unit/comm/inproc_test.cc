@@ -9,15 +9,11 @@
 
 #include <gtest/gtest.h>
 
-#include <nestor/comm/backends/inproc/key_table.h>
 #include <nestor/comm/comm.h>
+#include <nestor/comm/key_table.h>
 
 namespace nestor::comm {
 namespace {
-
-using inproc::Address;
-using inproc::KeyState;
-using inproc::KeyTable;
 
 Message message_of(std::int64_t value) {
   Message message(1);
@@ -109,7 +105,7 @@ TEST(KeyTable, DropsOldGenerationsOfEveryState) {
     table.insert({{generation, 2, 1}, 0}, KeyState::arrived).message = message_of(1);
     table.take(table.insert({{generation, 3, 1}, 0}, KeyState::ready));
   }
-  std::vector<Message> dropped;
+  std::vector<KeyTable::Dropped> dropped;
   table.drop_below(3, dropped);
   EXPECT_EQ(dropped.size(), 2u);
   EXPECT_EQ(table.open(), 3001u);

@@ -1,8 +1,8 @@
 #include <utility>
 
-#include <nestor/comm/backends/inproc/key_table.h>
+#include <nestor/comm/key_table.h>
 
-namespace nestor::comm::inproc {
+namespace nestor::comm {
 
 namespace {
 
@@ -18,10 +18,10 @@ std::uint64_t mix(std::uint64_t x) {  // the finaliser of splitmix64 (Steele, Le
 
 KeyTable::KeyTable() : slots_(kInitialSlots), taken_(kRemembered) {}
 
-std::size_t KeyTable::home(const Address& address) const {
+std::uint64_t KeyTable::hash(const Address& address) {
   std::uint64_t hash = mix(address.key.tag + 0x9e3779b97f4a7c15ULL * static_cast<std::uint32_t>(address.from + 1));
   hash = mix(hash ^ address.key.step ^ (address.key.generation << 32));
-  return static_cast<std::size_t>(hash) & (slots_.size() - 1);
+  return hash;
 }
 
 KeyTable::Slot* KeyTable::find(const Address& address) {
@@ -71,7 +71,7 @@ void KeyTable::erase(std::size_t index) {
   }
 }
 
-void KeyTable::drop_below(std::uint64_t generation, std::vector<Message>& dropped) {
+void KeyTable::drop_below(std::uint64_t generation, std::vector<Dropped>& dropped) {
   std::vector<Slot> old(slots_.size());
   old.swap(slots_);
   std::vector<Address> ring(kRemembered);
@@ -93,7 +93,7 @@ void KeyTable::drop_below(std::uint64_t generation, std::vector<Message>& droppe
     if (slot.address.key.generation >= generation) {
       insert(slot.address, slot.state).message = std::move(slot.message);
     } else if (slot.state != KeyState::posted) {
-      dropped.push_back(std::move(slot.message));
+      dropped.push_back({slot.address.from, slot.state == KeyState::ready, std::move(slot.message)});
     }
   }
 }
@@ -107,4 +107,4 @@ void KeyTable::grow() {
   }
 }
 
-}  // namespace nestor::comm::inproc
+}  // namespace nestor::comm

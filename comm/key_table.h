@@ -6,7 +6,7 @@
 
 #include <nestor/comm/channel.h>
 
-namespace nestor::comm::inproc {
+namespace nestor::comm {
 
 /// Where a message belongs: the lane it comes from and its key.
 struct Address {
@@ -43,14 +43,24 @@ class KeyTable {
   Slot& insert(const Address& address, KeyState state);
   /// Moves the message out of a slot and remembers its key as taken.
   Message take(Slot& slot);
-  /// Drops every key of a generation below `generation`; their messages are moved to `dropped`, for the caller to
+  /// What had arrived of a generation that is over. `posted`: its receive had been announced.
+  struct Dropped {
+    std::int32_t from = -1;
+    bool posted = false;
+    Message message;
+  };
+  /// Drops every key of a generation below `generation`; what had arrived is moved to `dropped`, for the caller to
   /// destroy where no lock is held.
-  void drop_below(std::uint64_t generation, std::vector<Message>& dropped);
+  void drop_below(std::uint64_t generation, std::vector<Dropped>& dropped);
+  /// For other tables keyed alike.
+  static std::uint64_t hash(const Address& address);
   /// Keys posted or arrived and not yet taken.
   std::size_t open() const { return used_ - remembered_; }
 
  private:
-  std::size_t home(const Address& address) const;
+  std::size_t home(const Address& address) const {
+    return static_cast<std::size_t>(hash(address)) & (slots_.size() - 1);
+  }
   void erase(std::size_t index);
   void grow();
 
@@ -61,4 +71,4 @@ class KeyTable {
   std::size_t remembered_ = 0;
 };
 
-}  // namespace nestor::comm::inproc
+}  // namespace nestor::comm

@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <new>
+
+#include <nestor/comm/backends/ucx/block_pool.h>
+
+namespace nestor::comm::ucx {
+
+namespace {
+
+struct alignas(16) Cell {
+  std::byte bytes[16];
+};
+
+/// Eight sizes to each power of two: at most an eighth is wasted, and shapes that differ a little share blocks.
+std::size_t rounded(std::size_t bytes) {
+  const std::size_t step = std::max<std::size_t>(std::bit_floor(bytes) / 8, 64);
+  return (bytes + step - 1) / step * step;
+}
+
+void* new_block(std::size_t size) {
+  void* block = std::aligned_alloc(64, size);  // sizes are multiples of 64
+  if (block == nullptr) throw std::bad_alloc();
+  return block;
+}
+
+}  // namespace
+
+BlockPool::~BlockPool() {
+  for (auto& [size, blocks] : free_) {
+    for (void* block : blocks) std::free(block);
+  }
+}
+
+std::shared_ptr<void> BlockPool::allocate(std::size_t bytes) {
+  if (bytes < kSmall) {  // one allocation, control block included
+    return std::make_shared_for_overwrite<Cell[]>((bytes + sizeof(Cell) - 1) / sizeof(Cell));
+  }
+  const std::size_t size = rounded(bytes);
+  void* block = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto list = free_.find(size); list != free_.end() && !list->second.empty()) {
+      block = list->second.back();
+      list->second.pop_back();
+      kept_ -= size;
+    }
+  }
+  if (block == nullptr) block = new_block(size);
+  return {block, [pool = shared_from_this(), size](void* memory) { pool->release(memory, size); }};
+}
+
+void BlockPool::release(void* block, std::size_t size) noexcept {
+  try {
+    std::lock_guard lock(mutex_);
+    if (kept_ + size <= keep_) {
+      free_[size].push_back(block);
+      kept_ += size;
+      return;
+    }
+  } catch (const std::bad_alloc&) {
+  }
+  std::free(block);
+}
+
+std::size_t BlockPool::kept() const {
+  std::lock_guard lock(mutex_);
+  return kept_;
+}
+
+}  // namespace nestor::comm::ucx
