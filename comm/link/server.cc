@@ -2,6 +2,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <unistd.h>
 #include <zmq_addon.hpp>
 
 #include <nestor/comm/link/endpoint.h>
@@ -55,6 +56,7 @@ Server::~Server() {
   say_goodbye();
   for (auto& [connection, peer] : by_connection_) peer->connection->shut_down();
   monitor_.reset();
+  if (endpoint_.starts_with("ipc:///")) ::unlink(endpoint_.c_str() + 6);  // libzmq leaves it
 }
 
 void Server::say_goodbye() {

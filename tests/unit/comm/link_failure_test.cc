@@ -1,5 +1,6 @@
 // Peers that are killed, stopped, slow to come or not allowed to.
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <future>
 
@@ -9,6 +10,7 @@
 #include <netinet/in.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -237,14 +239,32 @@ TEST(LinkFailure, TellsWhyItIsNotConnected) {
 
 TEST(LinkFailure, AClientWaitsForAServerThatIsNotThereYet) {
   LinkPair link;
-  auto place =
-      "ipc://" + (std::filesystem::temp_directory_path() / ("nestor-late-" + std::to_string(::getpid()))).string();
+  auto path = std::filesystem::temp_directory_path() / ("nestor-late-" + std::to_string(::getpid()));
+  auto place = "ipc://" + path.string();
   link.connect(place);
   ASSERT_TRUE(eventually([&] { return link.client->trouble().find("no socket at") == 0; })) << link.client->trouble();
   link.listen(place);
   ASSERT_TRUE(link.at_client.wait_peers(1));
   EXPECT_TRUE(link.client->send("x").ok());
   ASSERT_TRUE(link.at_server.wait_messages(1));
+  EXPECT_TRUE(std::filesystem::exists(path));
+  link.server.reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(LinkFailure, ASocketThatAKilledServerLeftBehindIsTakenOver) {
+  LinkPair link;
+  auto path = std::filesystem::temp_directory_path() / ("nestor-left-" + std::to_string(::getpid()));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path.c_str());
+  int dead = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(dead, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ::close(dead);  // the file stays
+  link.connect("ipc://" + path.string());
+  EXPECT_TRUE(eventually([&] { return link.client->trouble().find("refused by") == 0; })) << link.client->trouble();
+  link.listen("ipc://" + path.string());
+  EXPECT_TRUE(link.at_client.wait_peers(1));
 }
 
 }  // namespace

@@ -153,7 +153,8 @@ TEST_F(LinkHostile, AThousandConnectionsOfGarbageAreCountedAndForgotten) {
   };
   round(200);  // what libzmq and the allocator keep for good
   ASSERT_TRUE(eventually([&] { return link.server->counters().refused == 200; })) << link.server->counters().refused;
-  auto open_before = descriptors(), bytes_before = resident_bytes();
+  auto open_before = descriptors();
+  [[maybe_unused]] auto bytes_before = resident_bytes();
   round(1000);
   EXPECT_TRUE(eventually([&] { return link.server->counters().refused == 1200; })) << link.server->counters().refused;
   EXPECT_TRUE(eventually([&] { return descriptors() == open_before; })) << descriptors() << " " << open_before;
@@ -183,7 +184,7 @@ TEST_F(LinkHostile, SilentConnectionsAreClosedAndBurnNoProcessor) {
 }
 
 TEST_F(LinkHostile, NobodyGetsMemoryBeforeTheyHaveProvenTheirKey) {
-  auto bytes_before = resident_bytes();
+  [[maybe_unused]] auto bytes_before = resident_bytes();
   std::vector<Connection> greedy;
   const std::string block(64 << 10, 'x');
   for (int i = 0; i < 100; ++i) {  // 100 frames of 64 MiB announced, and as much of them sent as is taken
