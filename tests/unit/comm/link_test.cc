@@ -151,6 +151,9 @@ TEST(Link, RefusesATooLargeMessageAndAFullQueue) {
   link.options.max_message = 1 << 20;
   link.options.queue = 8;
   link.options.timeout = std::chrono::seconds(60);  // the client's thread is going to stand still
+  std::mutex gate;
+  std::unique_lock closed(gate, std::defer_lock);
+  link.at_client.on_message = [&](const std::string&, const std::string&) { std::lock_guard wait(gate); };
   link.open();
   std::string large((1 << 20) + 1, 'x');
   EXPECT_EQ(link.client->send(large).code, Code::misuse);
@@ -162,9 +165,7 @@ TEST(Link, RefusesATooLargeMessageAndAFullQueue) {
   ASSERT_TRUE(link.at_server.wait_messages(1));
   EXPECT_EQ(link.server->send("nobody", "x").code, Code::peer_lost);
 
-  std::mutex gate;
-  std::unique_lock closed(gate);
-  link.at_client.on_message = [&](const std::string&, const std::string&) { std::lock_guard wait(gate); };
+  closed.lock();
   std::size_t accepted = 0;
   const std::string block(200'000, 'y');
   for (status = {}; accepted < 10'000; ++accepted) {
@@ -185,10 +186,11 @@ TEST(Link, ALongMessageThatDoesNotFitTheQueueIsNotDeliveredInPart) {
   LinkPair link;
   link.options.queue = 8;  // 16 fragments do not fit
   link.options.timeout = std::chrono::seconds(60);
-  link.open();
   std::mutex gate;
-  std::unique_lock closed(gate);
+  std::unique_lock closed(gate, std::defer_lock);
   link.at_client.on_message = [&](const std::string&, const std::string&) { std::lock_guard wait(gate); };
+  link.open();
+  closed.lock();
   const std::string block(4 << 20, 'y');
   std::size_t accepted = 0;
   Status status;

@@ -25,7 +25,7 @@ class LinkNotes : public LinkHandler {
   std::vector<std::pair<std::string, std::string>> gone;  ///< lost: peer and cause
   std::vector<Message> messages;
   std::size_t bytes = 0;
-  /// Called in the link's thread for each message, before it is noted.
+  /// Called in the link's thread for each message, before it is noted. Set it before the link is opened.
   std::function<void(const std::string& peer, const std::string& message)> on_message;
 
   void connected(const std::string& peer) override {
