@@ -18,6 +18,12 @@ std::uint64_t mix(std::uint64_t x) {  // the finaliser of splitmix64 (Steele, Le
 
 KeyTable::KeyTable() : slots_(kInitialSlots), taken_(kRemembered) {}
 
+void KeyTable::forget_oldest() {
+  const std::size_t oldest = (next_taken_ + kRemembered - remembered_) % kRemembered;
+  erase(static_cast<std::size_t>(find(taken_[oldest]) - slots_.data()));
+  --remembered_;
+}
+
 std::uint64_t KeyTable::hash(const Address& address) {
   std::uint64_t hash = mix(address.key.tag + 0x9e3779b97f4a7c15ULL * static_cast<std::uint32_t>(address.from + 1));
   hash = mix(hash ^ address.key.step ^ (address.key.generation << 32));
@@ -33,6 +39,7 @@ KeyTable::Slot* KeyTable::find(const Address& address) {
 }
 
 KeyTable::Slot& KeyTable::insert(const Address& address, KeyState state) {
+  if (remembered_ == kRemembered) forget_oldest();
   if (2 * (used_ + 1) > slots_.size()) grow();
   std::size_t i = home(address);
   while (slots_[i].state != KeyState::empty) i = (i + 1) & (slots_.size() - 1);
@@ -47,11 +54,8 @@ Message KeyTable::take(Slot& slot) {
   slot.message.clear();
   slot.state = KeyState::taken;
   const Address address = slot.address;
-  if (remembered_ == kRemembered) {
-    erase(static_cast<std::size_t>(find(taken_[next_taken_]) - slots_.data()));
-  } else {
-    ++remembered_;
-  }
+  if (remembered_ == kRemembered) forget_oldest();  // several takes since the last insert
+  ++remembered_;
   taken_[next_taken_] = address;
   next_taken_ = (next_taken_ + 1) % kRemembered;
   return message;

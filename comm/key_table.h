@@ -41,7 +41,8 @@ class KeyTable {
   Slot* find(const Address& address);
   /// The slot of a key that is not in the table, in state `state`.
   Slot& insert(const Address& address, KeyState state);
-  /// Moves the message out of a slot and remembers its key as taken.
+  /// Moves the message out of a slot and remembers its key as taken. The oldest key is forgotten by the next insert,
+  /// not here: a lane that waits wants its message at once.
   Message take(Slot& slot);
   /// What had arrived of a generation that is over. `posted`: its receive had been announced.
   struct Dropped {
@@ -62,6 +63,7 @@ class KeyTable {
     return static_cast<std::size_t>(hash(address)) & (slots_.size() - 1);
   }
   void erase(std::size_t index);
+  void forget_oldest();
   void grow();
 
   std::vector<Slot> slots_;

@@ -1,4 +1,6 @@
+#include <cerrno>
 #include <cstring>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -12,6 +14,15 @@ namespace nestor::comm::ucx {
 namespace {
 
 constexpr std::size_t kRetired = 16;
+
+/// All traffic to the peer goes through memory that both map (or that the kernel copies for it).
+bool by_memory_only(ucp_ep_h endpoint) {
+  std::istringstream lines(printed([&](FILE* file) { ucp_ep_print_info(endpoint, file); }));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("lane[") != std::string::npos && line.find("/memory") == std::string::npos) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -69,13 +80,29 @@ void Endpoints::open(Peer& peer, const EndAddress& address) {
 void Endpoints::close(Peer& peer) {
   ++peer.epoch;
   if (peer.process >= 0) ::close(std::exchange(peer.process, -1));
-  if (peer.endpoint != nullptr) retire(std::exchange(peer.endpoint, nullptr), UCP_EP_CLOSE_FLAG_FORCE);
+  if (peer.endpoint != nullptr) {
+    const bool memory_only = peer.under_way > 0 && by_memory_only(peer.endpoint);
+    retire(std::exchange(peer.endpoint, nullptr), UCP_EP_CLOSE_FLAG_FORCE);
+    if (memory_only) abandon_sends(peer);
+  }
   if (peer.incarnation != 0) {
     if (peer.retired.size() == kRetired) peer.retired.erase(peer.retired.begin());
     peer.retired.push_back(std::exchange(peer.incarnation, 0));
   }
   peer.under_way = peer.overdraft = 0;
   if (room_wanted) engine_.stir();
+}
+
+/// UCX completes the requests of an endpoint closed by force once it has flushed it. Over shared memory it never has
+/// when the peer's queue is full and the peer does not read any more. Nothing touches the buffers by then: what was
+/// waiting for the queue has been purged, and a peer that still reads them by CMA gets bytes that nobody takes.
+void Endpoints::abandon_sends(const Peer& peer) {
+  for (SendRecord& record : records_) {
+    if (record.state != SendRecord::State::under_way || record.peer != &peer || record.epoch == peer.epoch) continue;
+    record.state = SendRecord::State::abandoned;
+    record.memory.reset();
+    engine_.ended();
+  }
 }
 
 void Endpoints::retire(ucp_ep_h endpoint, std::uint32_t flags) {
@@ -144,7 +171,7 @@ void Endpoints::take_back(SendRecord* record) {
   record->next = std::exchange(free_, record);
 }
 
-bool Endpoints::send(Peer& peer, unsigned id, SendRecord* record, std::size_t header_length, const void* data,
+bool Endpoints::send(Peer& peer, unsigned id, SendRecord* record, std::size_t header_length, const Buffer* buffer,
                      std::size_t length, std::uint32_t flags) {
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
@@ -155,14 +182,13 @@ bool Endpoints::send(Peer& peer, unsigned id, SendRecord* record, std::size_t he
   params.memory_type = UCS_MEMORY_TYPE_HOST;
   record->peer = &peer;
   record->epoch = peer.epoch;
-  void* request = ucp_am_send_nbx(peer.endpoint, id, record->header, header_length, data, length, &params);
+  void* request = ucp_am_send_nbx(peer.endpoint, id, record->header, header_length, length > 0 ? buffer->data : nullptr,
+                                  length, &params);
   if (request == nullptr) {
-    record->buffer = Buffer{};
     take_back(record);
     return true;
   }
   if (UCS_PTR_IS_ERR(request)) {
-    record->buffer = Buffer{};
     take_back(record);
     if (!peer.failed) {
       peer.failed = true;
@@ -171,6 +197,8 @@ bool Endpoints::send(Peer& peer, unsigned id, SendRecord* record, std::size_t he
     }
     return false;
   }
+  if (length > 0) record->memory = buffer->owner;
+  record->state = SendRecord::State::under_way;
   peer.under_way += record->cost;
   engine_.began();
   return true;
@@ -189,13 +217,13 @@ void Endpoints::on_sent(void* request, ucs_status_t, void* user_data) {
   auto* record = static_cast<SendRecord*>(user_data);
   Endpoints& self = *record->owner;
   ucp_request_free(request);
-  self.engine_.ended();
+  if (std::exchange(record->state, SendRecord::State::idle) == SendRecord::State::under_way) self.engine_.ended();
   Peer& peer = *record->peer;
   if (record->epoch == peer.epoch) {
     peer.under_way -= record->cost;
     if (self.room_wanted) self.engine_.stir();
   }
-  record->buffer = Buffer{};
+  record->memory.reset();
   self.take_back(record);
 }
 

@@ -17,7 +17,8 @@ struct SendRecord {
   Peer* peer = nullptr;
   std::uint64_t epoch = 0;
   std::size_t cost = 0;  ///< 0 for notes
-  Buffer buffer;
+  enum class State : std::uint8_t { idle, under_way, abandoned } state = State::idle;
+  std::shared_ptr<const void> memory;  ///< of the buffer
   alignas(8) std::byte header[kMaxHeader];
   SendRecord* next = nullptr;
 };
@@ -34,7 +35,7 @@ class Endpoints {
 
   /// The peer is closed or unknown. Throws std::runtime_error where UCX cannot use the address.
   void open(Peer& peer, const EndAddress& address);
-  /// Gives the connection up: everything under way ends as cancelled.
+  /// Gives the connection up: everything under way ends as cancelled, and its memory is free.
   void close(Peer& peer);
   /// Says goodbye to all, waits until what was sent has left or `limit` has passed, and closes. With the turn.
   void leave_all(Clock::duration limit);
@@ -42,8 +43,9 @@ class Endpoints {
   /// A record to send with; take_back it unless it was sent.
   SendRecord* record();
   void take_back(SendRecord* record);
-  /// Sends a header and a buffer; the record is gone afterwards. An error has marked the peer as failed.
-  bool send(Peer& peer, unsigned id, SendRecord* record, std::size_t header_length, const void* data,
+  /// Sends a header and a buffer, whose memory is kept alive for as long as needed; the record is gone afterwards. An
+  /// error has marked the peer as failed.
+  bool send(Peer& peer, unsigned id, SendRecord* record, std::size_t header_length, const Buffer* buffer,
             std::size_t length, std::uint32_t flags);
   void note(Peer& peer, Note note, std::uint64_t value = 0);
 
@@ -55,6 +57,7 @@ class Endpoints {
   static void on_sent(void* request, ucs_status_t status, void* record);
   static void on_error(void* tag, ucp_ep_h endpoint, ucs_status_t status);
   void retire(ucp_ep_h endpoint, std::uint32_t flags);
+  void abandon_sends(const Peer& peer);
 
   struct Tag {  ///< what an endpoint's error callback gets; kept until the end
     Endpoints* owner;

@@ -97,8 +97,12 @@ ucs_status_t Intake::arrive(const void* header, std::size_t header_length, void*
 
   if (envelope.parts <= 1 && !offered) {
     Message message;
-    if (envelope.parts == 1) message.push_back(received(envelope, header, data, length));
-    deliver(address, message, *peer);
+    if (envelope.parts == 1) {
+      message.swap(spare_);
+      message.resize(1);
+      receive(envelope, header, data, length, &message[0]);
+    }
+    deliver(address, message, cost, *peer);
     return UCS_OK;
   }
 
@@ -127,11 +131,11 @@ ucs_status_t Intake::arrive(const void* header, std::size_t header_length, void*
       building->held += cost;
       peer->unmatched += cost;
     }
-    building->message[envelope.part] = received(envelope, header, data, length);
+    receive(envelope, header, data, length, &building->message[envelope.part]);
     filled(*building);
     return UCS_OK;
   }
-  building->message[envelope.part].descriptor = descriptor(envelope, header);
+  describe(envelope, header, &building->message[envelope.part].descriptor);
   std::list<Pull>& list = building->posted ? peer->wanted : peer->offered;
   Pull& pull = list.emplace_back();
   pull.intake = this;
@@ -190,15 +194,19 @@ ucs_status_t Intake::on_note(void* arg, const void* header, std::size_t header_l
 
 // --- messages ----------------------------------------------------------------------------------------------------
 
-Buffer Intake::received(const Envelope& envelope, const void* header, const void* data, std::size_t length) {
-  Buffer buffer;
-  buffer.descriptor = descriptor(envelope, header);
-  if (envelope.none != 0) return buffer;
+void Intake::prepare() {
+  if (!spare_.empty()) return;
+  spare_.resize(1);
+  spare_[0].descriptor.shape.reserve(4);
+}
+
+void Intake::receive(const Envelope& envelope, const void* header, const void* data, std::size_t length, Buffer* out) {
+  describe(envelope, header, &out->descriptor);
+  if (envelope.none != 0) return;
   std::shared_ptr<void> block = pool_->allocate(length);
   if (length > 0) std::memcpy(block.get(), data, length);
-  buffer.data = block.get();
-  buffer.owner = std::move(block);
-  return buffer;
+  out->data = block.get();
+  out->owner = std::move(block);
 }
 
 Assembly* Intake::assembly(const Address& address, std::size_t parts) {
@@ -223,8 +231,7 @@ void Intake::filled(Assembly& complete) {
   }
 }
 
-void Intake::deliver(const Address& address, Message& message, Peer& peer) {
-  const std::size_t cost = cost_of_all(message);
+void Intake::deliver(const Address& address, Message& message, std::size_t cost, Peer& peer) {
   switch (inbox_.deliver(address, message)) {
     case Inbox::Arrival::early:
       peer.unmatched += cost;

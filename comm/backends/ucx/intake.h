@@ -32,13 +32,16 @@ class Intake {
   Status post(std::int32_t from, const Key& key);
   /// Arrivals of this address stir the lane.
   void await(const Address* address) { awaited_ = address; }
+  /// Allocates ahead what a small message needs, while there is nothing better to do.
+  void prepare();
   /// Begins the transfers that flow control lets begin, and tells peers what they wait to hear.
   void chores(Peer& peer);
   /// Forgets what of the peer is on its way. Before its endpoint is closed, since offers are answered over it.
   void forget(Peer& peer);
   /// After the inbox has refused generations below `generation` and has given up `dropped`.
   void drop_below(std::uint64_t generation, const std::vector<KeyTable::Dropped>& dropped);
-  bool offers_parked(const Peer& peer) const { return !peer.offered.empty(); }
+  /// Some of the message has arrived.
+  bool on_its_way(const Address& address) const { return assemblies_.count(address) != 0; }
 
   std::uint64_t foreign() const { return foreign_; }
   std::uint64_t malformed() const { return malformed_; }
@@ -58,10 +61,10 @@ class Intake {
   ucs_status_t arrive(const void* header, std::size_t header_length, void* data, std::size_t length, bool offered);
   /// The sender, where the message is the cluster's and of a living incarnation.
   Peer* sender(std::uint64_t secret, std::int32_t from, std::uint64_t incarnation);
-  Buffer received(const Envelope& envelope, const void* header, const void* data, std::size_t length);
+  void receive(const Envelope& envelope, const void* header, const void* data, std::size_t length, Buffer* out);
   Assembly* assembly(const Address& address, std::size_t parts);
   void filled(Assembly& assembly);  ///< one part more; the last one delivers the message
-  void deliver(const Address& address, Message& message, Peer& peer);
+  void deliver(const Address& address, Message& message, std::size_t cost, Peer& peer);
   void matched(Peer& peer, std::size_t cost);
   void begin(Peer& peer, Pull& pull);
   void finish(Pull& pull, bool ok);
@@ -76,6 +79,7 @@ class Intake {
   std::shared_ptr<BlockPool> pool_;
   Assemblies assemblies_;
   std::list<Pull> orphans_;  ///< transfers of peers given up, until UCX lets go of their memory
+  Message spare_;            ///< of one buffer with room for a shape
   const Address* awaited_ = nullptr;
   std::uint64_t foreign_ = 0, malformed_ = 0;
 };

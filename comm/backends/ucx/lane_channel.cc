@@ -91,9 +91,8 @@ Status LaneChannel::send(std::int32_t to, const Key& key, Message message, Deadl
   if (sent_keys_.has(sent)) {
     return inbox_.misuse(to, key, "was sent before", "send each key once; give a repeated step a new generation");
   }
-  std::uint64_t size = 0;
+  const std::uint64_t size = bytes(message);
   if (to == lane_) {
-    size = bytes(message);
     if (Status status = send_to_self(key, message); !status.ok()) return status;
   } else {
     Peer& peer = endpoints_[to];
@@ -101,7 +100,6 @@ Status LaneChannel::send(std::int32_t to, const Key& key, Message message, Deadl
       return {Code::misuse, "lane " + std::to_string(lane_) + ": lane " + std::to_string(to) +
                                 " has no address (call set_peer first)"};
     }
-    size = bytes(message);
     if (Status status = wait_for_room(peer, key, size + message.size() * kMessageCost, deadline); !status.ok()) {
       return status;
     }
@@ -152,20 +150,17 @@ bool LaneChannel::send_part(Peer& peer, const Key& key, const Message& message, 
   envelope.parts = static_cast<std::uint16_t>(message.size());
   SendRecord* record = endpoints_.record();
   const std::size_t header_length = encode(envelope, buffer, record->header);
-  const void* data = nullptr;
   std::uint32_t flags = 0;
   record->cost = cost_of(length);
   const bool crowded = peer.sent - peer.matched + record->cost > options_.window;
   peer.sent += record->cost;
   if (length > 0) {
-    record->buffer = *buffer;
-    data = buffer->data;
     if (length >= kOfferBytes || crowded) {
       flags = UCP_AM_SEND_FLAG_RNDV;
       if (crowded) record->cost += kOfferCost;
     }
   }
-  return endpoints_.send(peer, kDataId, record, header_length, data, length, flags);
+  return endpoints_.send(peer, kDataId, record, header_length, buffer, length, flags);
 }
 
 Status LaneChannel::send_to_self(const Key& key, Message& message) {
@@ -188,6 +183,7 @@ Status LaneChannel::wait(std::int32_t from, const Key& key, Deadline deadline, M
   if (pending) {
     Peer& peer = endpoints_[from];
     intake_.await(&address);
+    intake_.prepare();
     awaited_from_ = from;
     std::size_t starved_at = 0;  // offers parked when the peer was last told
     Status status;
@@ -200,7 +196,7 @@ Status LaneChannel::wait(std::int32_t from, const Key& key, Deadline deadline, M
       } else if (peer.state == Peer::State::lost) {
         status = gone(peer);
       } else {
-        if (peer.offered.size() > starved_at) {  // see flow.h
+        if (peer.offered.size() > starved_at && !intake_.on_its_way(address)) {  // see flow.h
           starved_at = peer.offered.size();
           endpoints_.note(peer, Note::starved);
         }

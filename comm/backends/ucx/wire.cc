@@ -67,15 +67,13 @@ bool decode(const void* header, std::size_t length, std::size_t payload, Envelop
   return payload == (empty ? 0 : count);
 }
 
-Descriptor descriptor(const Envelope& envelope, const void* header) {
-  Descriptor what;
-  what.dtype = static_cast<DType>(envelope.dtype);
-  what.shape.resize(envelope.rank);
+void describe(const Envelope& envelope, const void* header, Descriptor* out) {
+  out->dtype = static_cast<DType>(envelope.dtype);
+  out->shape.resize(envelope.rank);
   if (envelope.rank > 0) {
-    std::memcpy(what.shape.data(), static_cast<const std::byte*>(header) + sizeof(Envelope),
+    std::memcpy(out->shape.data(), static_cast<const std::byte*>(header) + sizeof(Envelope),
                 envelope.rank * sizeof(std::int64_t));
   }
-  return what;
 }
 
 std::string encode(const EndAddress& address) {

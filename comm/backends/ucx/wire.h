@@ -38,8 +38,8 @@ constexpr unsigned kDataId = 1, kNoteId = 2;  ///< active messages: a buffer; be
 std::size_t encode(Envelope envelope, const Buffer* buffer, std::byte* out);
 /// False for anything that `encode` did not write. `payload` is the number of bytes that came with it.
 bool decode(const void* header, std::size_t length, std::size_t payload, Envelope* out);
-/// Of a header that decode accepted.
-Descriptor descriptor(const Envelope& envelope, const void* header);
+/// Dtype and shape of a header that decode accepted.
+void describe(const Envelope& envelope, const void* header, Descriptor* out);
 
 /// Small messages between the ends themselves.
 enum class Note : std::uint32_t {
