@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -12,7 +11,7 @@
 namespace nestor::comm {
 
 /// Links: small control messages between processes, over ZeroMQ with CURVE encryption and authentication (RFC 26/ZMTP).
-/// Not for tensors: about 0.15 GB/s.
+/// Not for tensors: about 0.15 GB/s. docs/adr/0008-control-links.md.
 
 /// A CURVE25519 pair, 40 characters of Z85 each.
 struct LinkKeys {
@@ -33,7 +32,8 @@ struct LinkCounters {
   std::uint64_t refused = 0;             ///< connections: unknown key, no or a wrong handshake
 };
 
-/// Told of what happens on a link, in the link's own thread: must return soon. Messages of one peer come in the order
+/// Told of what happens on a link, in the link's own thread: must return soon, must not throw and must not destroy the
+/// link; it may send on it. Messages of one peer come in the order
 /// sent, after its `connected` and before its `lost`.
 class LinkHandler {
  public:
@@ -48,14 +48,15 @@ class LinkHandler {
 /// connection. Only keys that were allowed enter. Any thread.
 class LinkServer {
  public:
-  virtual ~LinkServer() = default;  ///< says goodbye to all peers, then closes
+  /// Says goodbye to all peers, waits for a second at most until they have heard it, closes. No callback after that.
+  virtual ~LinkServer() = default;
   /// Of the listening socket, with the port chosen where 0 was asked for.
   virtual std::string endpoint() const = 0;
   virtual void allow(const std::string& public_key, const std::string& name) = 0;
   /// Queues a message. Code::peer_lost where there is no such peer (any more); Code::misuse where it is too large or
   /// the peer's queue is full.
   virtual Status send(const std::string& peer, std::string message) = 0;
-  /// Closes one peer's link: it hears "left".
+  /// Closes one peer's link: both sides hear "left". It may connect anew.
   virtual void close(const std::string& peer) = 0;
   virtual LinkCounters counters() const = 0;
 };
@@ -68,7 +69,9 @@ std::unique_ptr<LinkServer> listen_link(const std::string& endpoint, const LinkK
 /// connects anew (its handler then hears `lost` and `connected`, with "server" as peer). Any thread.
 class LinkClient {
  public:
-  virtual ~LinkClient() = default;  ///< sends what is queued (at most for a second), says goodbye, closes
+  /// Sends what is queued and a goodbye, waits for a second at most until the server has read it, closes. No callback
+  /// after that.
+  virtual ~LinkClient() = default;
   /// Queues a message for the server; Code::peer_lost where it is not connected.
   virtual Status send(std::string message) = 0;
   /// Why it is not connected, in a few words ("refused by 127.0.0.1:7700", "no answer", "its key was rejected"); empty
