@@ -9,6 +9,22 @@ Executor::Executor(std::int32_t lane, std::shared_ptr<const JobSpec> spec, std::
 
 Executor::~Executor() = default;
 
+void Executor::describe(MethodTable<Executor>& table) {
+  table.type("executor")
+      .method("stage", &Executor::stage)
+      .method("settle", &Executor::settle)
+      .method("install", &Executor::install)
+      .method("run", &Executor::run)
+      .method("resolve", &Executor::resolve)
+      .method("abort", &Executor::abort)
+      .method("status", &Executor::status)
+      .method("save", &Executor::save)
+      .method("read", &Executor::read)
+      .method("adopt", &Executor::adopt)
+      .method("parameters", &Executor::parameters)
+      .method("gradients", &Executor::gradients);
+}
+
 void Executor::on_stop() {
   lane_.abort(std::numeric_limits<std::uint64_t>::max(), "the executor was stopped");
 }
@@ -47,8 +63,8 @@ Future<void> Executor::connect(std::shared_ptr<comm::Channel> channel) {
   return thread_.submit([this, channel] { lane_.connect(*channel); });
 }
 
-Future<modules::CheckpointFile> Executor::save(std::shared_ptr<const modules::CheckpointWriter> writer) {
-  return thread_.submit([this, writer] { return lane_.save(*writer); });
+Future<modules::CheckpointFile> Executor::save(std::filesystem::path folder) {
+  return thread_.submit([this, folder] { return lane_.save(modules::CheckpointWriter::join(folder)); });
 }
 
 Future<void> Executor::read(std::filesystem::path folder) {

@@ -7,14 +7,24 @@
 #include <vector>
 
 #include <nestor/actors/actor.h>
+#include <nestor/actors/codec.h>
 #include <nestor/actors/future.h>
 #include <nestor/actors/job.h>
 #include <nestor/actors/lane.h>
 #include <nestor/actors/lane_thread.h>
 #include <nestor/actors/messages.h>
+#include <nestor/actors/method_table.h>
 #include <nestor/modules/train/checkpoint.h>
 
 namespace nestor::actors {
+
+template <>
+struct Fields<modules::CheckpointFile> {
+  template <class Visit>
+  static void visit(Visit&& visit, modules::CheckpointFile& file) {
+    visit(file.name, file.bytes, file.crc32, file.tensors);
+  }
+};
 
 /// The actor of a lane. It never computes: it hands work to the lane's own thread, in the order it comes, and stays
 /// free to answer `abort` and `status` at once.
@@ -24,7 +34,14 @@ class Executor final : public Actor {
     std::int32_t lane = 0;
     std::int64_t version = 0;
     std::string doing;  ///< "backward llm stage 3 microbatch 5"; empty: idle
+    template <class Visit>
+    void fields(Visit&& visit) {
+      visit(lane, version, doing);
+    }
   };
+
+  /// All but `connect`: a lane may be in another process.
+  static void describe(MethodTable<Executor>& table);
 
   /// `channel` is this lane's end of the fabric.
   Executor(std::int32_t lane, std::shared_ptr<const JobSpec> spec, std::shared_ptr<comm::Channel> channel);
@@ -43,8 +60,8 @@ class Executor final : public Actor {
   /// Between steps: this lane's end of another fabric.
   Future<void> connect(std::shared_ptr<comm::Channel> channel);
 
-  /// Writes this lane's file of a checkpoint: the parameters it owns, and their moments.
-  Future<modules::CheckpointFile> save(std::shared_ptr<const modules::CheckpointWriter> writer);
+  /// Writes this lane's file of a checkpoint that a CheckpointWriter has begun: the parameters it owns, their moments.
+  Future<modules::CheckpointFile> save(std::filesystem::path folder);
   /// Two halves of loading: reads and checks everything, then (after all lanes have) copies it in.
   Future<void> read(std::filesystem::path folder);
   Future<void> adopt(std::int64_t version);

@@ -10,6 +10,7 @@
 #include <nestor/actors/actor.h>
 #include <nestor/actors/detail/call.h>
 #include <nestor/actors/future.h>
+#include <nestor/actors/method_table.h>
 
 namespace nestor::actors {
 

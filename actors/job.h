@@ -84,8 +84,25 @@ class Job {
 /// The plain single-process reference: no executors, no plan (policy `serial`).
 std::unique_ptr<Job> make_serial_job(JobSpec spec);
 class Runtime;
+class Executor;
+template <class T>
+class Handle;
+
+/// Where a job's executors come from.
+class LaneSource {
+ public:
+  virtual ~LaneSource() = default;
+  /// Makes executors of lanes 0..count-1 exist, connected to each other, and ends those beyond. Called between steps,
+  /// in the scheduler actor's thread. Throws Error where there are not so many lanes.
+  virtual std::vector<Handle<Executor>> lanes(std::int32_t count) = 0;
+  /// The first generation that the job may use: above all that its lanes' channels have seen.
+  virtual std::uint64_t first_generation() const { return 1; }
+};
+
 /// A job on executors of `runtime`, a lane each. Embedded. The runtime must outlive it.
 std::unique_ptr<Job> make_pipeline_job(Runtime& runtime, JobSpec spec);
+/// A job whose executors are elsewhere; its scheduler actor is in `runtime`.
+std::unique_ptr<Job> make_pipeline_job(Runtime& runtime, JobSpec spec, std::shared_ptr<LaneSource> lanes);
 /// One or the other by spec.schedule.policy.
 std::unique_ptr<Job> make_job(Runtime& runtime, JobSpec spec);
 

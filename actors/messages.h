@@ -5,12 +5,13 @@
 #include <string>
 #include <vector>
 
+#include <nestor/actors/codec.h>
 #include <nestor/scheduler/operator_table.h>
 
 namespace nestor::actors {
 
 /// The control messages between the scheduler actor and executors: plain values, small and few, none per operator.
-/// Everything in them could be written to a wire as it is.
+/// `fields` lists what is written to a wire (codec.h).
 
 /// A pool as the executors need to know it.
 struct PoolShape {
@@ -18,6 +19,10 @@ struct PoolShape {
   bool encoder = true;
   std::vector<std::int32_t> inputs;  ///< generators: modules they read, 0 for the LLM
   std::vector<std::uint8_t> absent;  ///< 1 where the microbatch (plan's numbering) has no row of it
+  template <class Visit>
+  void fields(Visit&& visit) {
+    visit(name, encoder, inputs, absent);
+  }
 };
 
 /// A lane's row of a plan. Sent when the plan changes; kept by the executor under `plan_digest`.
@@ -34,6 +39,11 @@ struct LanePlan {
   std::vector<std::int32_t> updating;  ///< lanes with an update row: those that agree on the norm
   std::vector<scheduler::Reduction> reductions;
   std::vector<scheduler::Operator> row;
+  template <class Visit>
+  void fields(Visit&& visit) {
+    visit(plan_digest, row_digest, lane, training, model_stages, chunks, microbatches, microbatch_order, pools,
+          updating, reductions, row);
+  }
 };
 
 enum class RunMode : std::uint8_t { train, evaluate };
@@ -49,6 +59,10 @@ struct RunStep {
   std::int64_t deadline_ms = 0;  ///< a wait that is still going on this long after the message arrived ends the run
   std::int64_t origin_ns = 0;    ///< the step's start on the hosts' steady clock: times of the report count from it
   bool trace = false;
+  template <class Visit>
+  void fields(Visit&& visit) {
+    visit(generation, run, step, plan_digest, mode, samples, deadline_ms, origin_ns, trace);
+  }
 };
 
 /// How a lane's run ended. A lane that failed or was aborted in the norm's exchange is `prepared`: it holds reduced
@@ -61,6 +75,10 @@ struct OpTime {
   std::int64_t end_ns = 0;
   std::int64_t wait_ns = 0;  ///< of it, blocked on inputs
   std::int64_t bytes = 0;    ///< transfers
+  template <class Visit>
+  void fields(Visit&& visit) {
+    visit(start_ns, end_ns, wait_ns, bytes);
+  }
 };
 
 struct LaneReport {
@@ -77,6 +95,11 @@ struct LaneReport {
   std::map<std::string, double> loss_sums;
   std::vector<OpTime> times;
   std::vector<double> in_flight;  ///< peak, by module; the LLM's in units of the lane's full share
+  template <class Visit>
+  void fields(Visit&& visit) {
+    visit(lane, generation, run, end, cause, row_digest, prepared, updated, grad_norm, update_scale, loss_sums, times,
+          in_flight);
+  }
 };
 
 /// After an aborted run, once every lane has reported: either all finish the update (somebody already had, so all
@@ -87,6 +110,10 @@ struct Resolve {
   std::int64_t version = 0;  ///< steps that the parameters have seen afterwards
   bool finish_update = false;
   double update_scale = 0;
+  template <class Visit>
+  void fields(Visit&& visit) {
+    visit(generation, step, version, finish_update, update_scale);
+  }
 };
 
 /// What lives on a lane from now on, and who hands whom the state of what moves.
@@ -97,10 +124,18 @@ struct Placement {
     std::int32_t first_layer = 0, last_layer = 0;
     std::vector<std::string> frozen_sources;  ///< nodes whose outputs need no gradient
     friend bool operator==(const Piece&, const Piece&) = default;
+    template <class Visit>
+    void fields(Visit&& visit) {
+      visit(node, stage, first_layer, last_layer, frozen_sources);
+    }
   };
   struct Handover {
     std::int32_t peer = 0;
     std::vector<std::string> parameters;
+    template <class Visit>
+    void fields(Visit&& visit) {
+      visit(peer, parameters);
+    }
   };
   std::uint64_t generation = 0;
   std::uint64_t run = 0;
@@ -115,6 +150,33 @@ struct Placement {
   /// The same things in the same places.
   bool same_place(const Placement& other) const {
     return lane == other.lane && lanes == other.lanes && pieces == other.pieces && shared == other.shared;
+  }
+  template <class Visit>
+  void fields(Visit&& visit) {
+    visit(generation, run, version, deadline_ms, lane, lanes, pieces, owned, shared, give, take);
+  }
+};
+
+template <class Tag>
+struct Fields<scheduler::Id<Tag>> {
+  template <class Visit>
+  static void visit(Visit&& visit, scheduler::Id<Tag>& id) {
+    visit(id.value);
+  }
+};
+template <>
+struct Fields<scheduler::Operator> {
+  template <class Visit>
+  static void visit(Visit&& visit, scheduler::Operator& op) {
+    visit(op.kind, op.direction, op.module, op.to_module, op.microbatch, op.stage, op.to_stage, op.peer, op.start,
+          op.end);
+  }
+};
+template <>
+struct Fields<scheduler::Reduction> {
+  template <class Visit>
+  static void visit(Visit&& visit, scheduler::Reduction& reduction) {
+    visit(reduction.module, reduction.lanes);
   }
 };
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <nestor/actors/detail/incoming.h>
+
 namespace nestor::actors {
 
 /// The methods of an actor type by name. A type may list them, and its type's name:
@@ -24,7 +26,7 @@ class MethodTable {
   }
   template <class Method>
   requires std::is_member_function_pointer_v<Method> MethodTable& method(std::string name, Method method) {
-    entries_.push_back({std::move(name), method});
+    entries_.push_back({std::move(name), method, detail::make_incoming<T>(method)});
     return *this;
   }
   const std::string& type_name() const { return type_; }
@@ -32,6 +34,12 @@ class MethodTable {
     std::vector<std::string> names;
     for (const Entry& entry : entries_) names.push_back(entry.name);
     return names;
+  }
+  /// How a method is called from another process; empty for one that is not listed, or whose types cannot be sent.
+  detail::MakeIncoming incoming(const std::string& name) const {
+    for (const Entry& entry : entries_)
+      if (entry.name == name) return entry.incoming;
+    return {};
   }
   /// Empty for a method that is not listed.
   template <class Method>
@@ -47,6 +55,7 @@ class MethodTable {
   struct Entry {
     std::string name;
     std::any method;
+    detail::MakeIncoming incoming;
   };
   std::string type_;
   std::vector<Entry> entries_;
@@ -62,9 +71,12 @@ concept Described = requires(MethodTable<T>& table) {
 };
 
 template <class T>
-MethodTable<T> method_table() {
-  MethodTable<T> table;
-  if constexpr (Described<T>) T::describe(table);
+const MethodTable<T>& method_table() {
+  static const MethodTable<T> table = [] {
+    MethodTable<T> described;
+    if constexpr (Described<T>) T::describe(described);
+    return described;
+  }();
   return table;
 }
 
@@ -72,6 +84,12 @@ template <class T>
 std::string type_name() {
   std::string name = method_table<T>().type_name();
   return name.empty() ? demangled(typeid(T).name()) : name;
+}
+
+template <class T>
+ActorType actor_type() {
+  return {type_name<T>(), typeid(T), [](const std::string& method) { return method_table<T>().incoming(method); },
+          [] { return method_table<T>().names(); }};
 }
 
 template <class T, class Function>

@@ -17,13 +17,13 @@ using namespace std::chrono_literals;
 constexpr auto kStopLimit = 30s;
 
 /// The lanes of an embedded job: an executor each, on one in-process fabric. Used by one thread at a time.
-class EmbeddedLanes {
+class EmbeddedLanes final : public LaneSource {
  public:
   EmbeddedLanes(Runtime& runtime, std::shared_ptr<const JobSpec> spec, std::string prefix)
       : runtime_(runtime), spec_(std::move(spec)), prefix_(std::move(prefix)) {}
-  ~EmbeddedLanes() { stop_beyond(0); }
+  ~EmbeddedLanes() override { stop_beyond(0); }
 
-  std::vector<Handle<Executor>> make(std::int32_t count) {
+  std::vector<Handle<Executor>> lanes(std::int32_t count) override {
     if (executors_.size() < static_cast<std::size_t>(count)) {  // an end of a stopped lane refuses everything: take new
       fabric_ = comm::make_inproc_fabric(count);
       for (std::size_t lane = 0; lane < executors_.size(); ++lane)
@@ -89,10 +89,11 @@ void get_all(std::vector<Future<void>> futures) {
 
 class PipelineJob final : public Job {
  public:
-  PipelineJob(Runtime& runtime, JobSpec spec) : spec_(std::make_shared<const JobSpec>(std::move(spec))) {
+  PipelineJob(Runtime& runtime, JobSpec spec, std::shared_ptr<LaneSource> lanes)
+      : spec_(std::make_shared<const JobSpec>(std::move(spec))) {
     check(spec_->schedule);
     schedule_ = spec_->schedule;
-    spawn(runtime);
+    spawn(runtime, lanes);
     try {
       scheduler_.call(&SchedulerActor::start).get();
     } catch (...) {
@@ -123,13 +124,13 @@ class PipelineJob final : public Job {
 
   void save(const std::filesystem::path& folder) override {
     const auto lanes = scheduler_.call(&SchedulerActor::lanes).get();
-    auto writer = std::make_shared<const modules::CheckpointWriter>(folder);
+    const modules::CheckpointWriter writer(folder);
     modules::CheckpointInfo info;
     info.step = steps_done();
     info.seed = spec_->seed;
-    for (auto& file : get_all(call_each(lanes, &Executor::save, writer)))
+    for (auto& file : get_all(call_each(lanes, &Executor::save, folder)))
       if (!file.name.empty()) info.files.push_back(std::move(file));
-    writer->finish(info);
+    writer.finish(info);
   }
   void load(const std::filesystem::path& folder) override {
     const auto lanes = scheduler_.call(&SchedulerActor::lanes).get();
@@ -171,14 +172,12 @@ class PipelineJob final : public Job {
   }
 
   /// Several jobs may share a runtime: the first is plain "scheduler" and "lane0", the next "job2/scheduler", ...
-  void spawn(Runtime& runtime) {
+  void spawn(Runtime& runtime, const std::shared_ptr<LaneSource>& elsewhere) {
     for (int number = 1;; ++number) {
       const std::string prefix = number == 1 ? "" : "job" + std::to_string(number) + "/";
-      auto lanes = std::make_shared<EmbeddedLanes>(runtime, spec_, prefix);
-      SchedulerActor::Lanes make = [lanes](std::int32_t count) { return lanes->make(count); };
-      lanes.reset();
+      auto lanes = elsewhere ? elsewhere : std::make_shared<EmbeddedLanes>(runtime, spec_, prefix);
       try {
-        scheduler_ = runtime.spawn<SchedulerActor>(prefix + "scheduler", spec_, std::move(make));
+        scheduler_ = runtime.spawn<SchedulerActor>(prefix + "scheduler", spec_, std::move(lanes));
         return;
       } catch (const CallFailed&) {
         throw;
@@ -213,7 +212,11 @@ class PipelineJob final : public Job {
 }  // namespace
 
 std::unique_ptr<Job> make_pipeline_job(Runtime& runtime, JobSpec spec) {
-  return std::make_unique<PipelineJob>(runtime, std::move(spec));
+  return std::make_unique<PipelineJob>(runtime, std::move(spec), nullptr);
+}
+
+std::unique_ptr<Job> make_pipeline_job(Runtime& runtime, JobSpec spec, std::shared_ptr<LaneSource> lanes) {
+  return std::make_unique<PipelineJob>(runtime, std::move(spec), std::move(lanes));
 }
 
 std::unique_ptr<Job> make_job(Runtime& runtime, JobSpec spec) {

@@ -69,10 +69,14 @@ Runtime::~Runtime() {
   }
 }
 
-std::shared_ptr<detail::Cell> Runtime::launch(const ActorOptions& options, std::string type_name, std::type_index type,
+const std::shared_ptr<detail::Registry>& Runtime::registry() const {
+  return impl_->registry;
+}
+
+std::shared_ptr<detail::Cell> Runtime::launch(const ActorOptions& options, detail::ActorType type,
                                               detail::Cell::Factory factory) {
-  auto cell = std::make_shared<detail::Cell>(options.name, std::move(type_name), type, options.mailbox_limit,
-                                             options.send_limit, impl_->registry);
+  auto cell = std::make_shared<detail::Cell>(options.name, std::move(type), options.mailbox_limit, options.send_limit,
+                                             impl_->registry);
   auto construction = std::make_shared<Construction>(cell, std::move(factory));
   cell->post(construction, true);
   try {
@@ -91,11 +95,10 @@ std::shared_ptr<detail::Cell> Runtime::launch(const ActorOptions& options, std::
   return cell;
 }
 
-std::shared_ptr<detail::Cell> Runtime::find_cell(std::string_view name, const std::string& type_name,
-                                                 std::type_index type) const {
+std::shared_ptr<detail::Cell> Runtime::find_cell(std::string_view name, const detail::ActorType& type) const {
   auto cell = impl_->registry->find(name);
-  if (cell->type() != type) {
-    throw Error(cell->name(), "is a " + cell->type_name() + ", not a " + type_name, "find it by its own type");
+  if (cell->type().type != type.type) {
+    throw Error(cell->name(), "is a " + cell->type_name() + ", not a " + type.name, "find it by its own type");
   }
   return cell;
 }

@@ -42,7 +42,7 @@ class Runtime {
   template <std::derived_from<Actor> T, class... Args>
   Handle<T> spawn(ActorOptions options, Args&&... args) {
     auto stored = std::make_shared<std::tuple<std::decay_t<Args>...>>(std::forward<Args>(args)...);
-    return Handle<T>(launch(options, detail::type_name<T>(), typeid(T), [stored]() -> std::unique_ptr<Actor> {
+    return Handle<T>(launch(options, detail::actor_type<T>(), [stored]() -> std::unique_ptr<Actor> {
       return std::apply([](auto&... values) { return std::make_unique<T>(std::move(values)...); }, *stored);
     }));
   }
@@ -56,7 +56,7 @@ class Runtime {
   /// Throws Error naming those that exist, or the type where the actor is not a T.
   template <std::derived_from<Actor> T>
   Handle<T> find(std::string_view name) const {
-    return Handle<T>(find_cell(name, detail::type_name<T>(), typeid(T)));
+    return Handle<T>(find_cell(name, detail::actor_type<T>()));
   }
   /// The living, then the last that died.
   std::vector<ActorInfo> list() const;
@@ -67,11 +67,13 @@ class Runtime {
   /// ended at the limit; may be called again. Not from an actor of this runtime.
   void shutdown(std::chrono::nanoseconds limit);
 
+  /// For actors/remote: the actors as other processes see them, without their types.
+  const std::shared_ptr<detail::Registry>& registry() const;
+
  private:
-  std::shared_ptr<detail::Cell> launch(const ActorOptions& options, std::string type_name, std::type_index type,
+  std::shared_ptr<detail::Cell> launch(const ActorOptions& options, detail::ActorType type,
                                        detail::Cell::Factory factory);
-  std::shared_ptr<detail::Cell> find_cell(std::string_view name, const std::string& type_name,
-                                          std::type_index type) const;
+  std::shared_ptr<detail::Cell> find_cell(std::string_view name, const detail::ActorType& type) const;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

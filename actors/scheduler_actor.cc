@@ -51,8 +51,11 @@ bool same_places(const std::vector<Placement>& a, const std::vector<Placement>& 
 
 }  // namespace
 
-SchedulerActor::SchedulerActor(std::shared_ptr<const JobSpec> spec, Lanes lanes)
-    : spec_(std::move(spec)), make_lanes_(std::move(lanes)), schedule_(spec_->schedule) {}
+SchedulerActor::SchedulerActor(std::shared_ptr<const JobSpec> spec, std::shared_ptr<LaneSource> lanes)
+    : spec_(std::move(spec)),
+      lanes_(std::move(lanes)),
+      schedule_(spec_->schedule),
+      generation_(lanes_->first_generation()) {}
 
 void SchedulerActor::require_idle() const {
   if (phase_ == Phase::broken)
@@ -160,7 +163,7 @@ Future<void> SchedulerActor::reconfigure(ScheduleOptions schedule) {
 
 void SchedulerActor::place() {
   Work& work = *work_;
-  executors_ = make_lanes_(static_cast<std::int32_t>(std::max(work.prepared->placements.size(), placements_.size())));
+  executors_ = lanes_->lanes(static_cast<std::int32_t>(std::max(work.prepared->placements.size(), placements_.size())));
   go(PhaseEvent::place);
   work.placements = work.prepared->placements;
   const auto count = static_cast<std::int32_t>(work.placements.size());
@@ -194,7 +197,7 @@ void SchedulerActor::placed(std::size_t lane, const std::string& failure) {
   work_->placements.resize(work_->prepared->placements.size());
   placements_ = work_->placements;
   installed_ = 0;
-  executors_ = make_lanes_(static_cast<std::int32_t>(placements_.size()));
+  executors_ = lanes_->lanes(static_cast<std::int32_t>(placements_.size()));
   if (work_->run) return send_rows();
   go(PhaseEvent::placed);
   finish(nullptr);
@@ -279,7 +282,7 @@ void SchedulerActor::resolved(std::size_t lane, const std::string& failure) {
   if (!all_answered(lane)) return;
   go(PhaseEvent::resolved);
   if (static_cast<std::size_t>(executors_.size()) != placements_.size())
-    executors_ = make_lanes_(std::max<std::int32_t>(1, static_cast<std::int32_t>(placements_.size())));
+    executors_ = lanes_->lanes(std::max<std::int32_t>(1, static_cast<std::int32_t>(placements_.size())));
   finish(work_->finish_update ? nullptr : error_of(work_->cause));
 }
 

@@ -24,10 +24,7 @@ namespace nestor::actors {
 /// come as messages, so an abort is taken at once. One request at a time; a second one fails.
 class SchedulerActor final : public Actor {
  public:
-  /// Makes `count` executors exist and connected, lanes 0..count-1, and ends those beyond. Called between steps.
-  using Lanes = std::function<std::vector<Handle<Executor>>(std::int32_t count)>;
-
-  SchedulerActor(std::shared_ptr<const JobSpec> spec, Lanes lanes);
+  SchedulerActor(std::shared_ptr<const JobSpec> spec, std::shared_ptr<LaneSource> lanes);
 
   /// Puts the model on its lanes. First.
   Future<void> start();
@@ -87,7 +84,7 @@ class SchedulerActor final : public Actor {
   void when_done(Future<R> future, Then then);
 
   const std::shared_ptr<const JobSpec> spec_;
-  const Lanes make_lanes_;
+  const std::shared_ptr<LaneSource> lanes_;
   ScheduleOptions schedule_;
   std::unique_ptr<StepPlanner> planner_;
   std::vector<Handle<Executor>> executors_;
@@ -99,7 +96,7 @@ class SchedulerActor final : public Actor {
   std::optional<Work> work_;
   std::uint64_t work_id_ = 0;
   std::int64_t timer_ns_ = 0;  ///< when the earliest timer under way fires; 0: none
-  std::uint64_t generation_ = 1;
+  std::uint64_t generation_;
   std::uint64_t run_ = 0;
   std::int64_t version_ = 0;
 };

@@ -1,56 +1,26 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
-#include <new>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include <nestor/actors/error.h>
+#include <nestor/actors/remote/version.h>
 #include <nestor/launch/commands/command.h>
-#include <nestor/launch/error.h>
+#include <nestor/launch/exit.h>
 #include <nestor/launch/files.h>
 #include <nestor/launch/run.h>
-#include <nestor/modules/error.h>
 #include <nestor/modules/suggest.h>
-#include <nestor/scheduler/error.h>
-
-#ifndef NESTOR_VERSION
-#define NESTOR_VERSION "development"
-#endif
 
 namespace nestor {
 namespace {
 
-enum Exit : int { success = 0, failed = 1, bad_input = 2 };
+using launch::bad_input;
 
-int report(Exit code, const std::string& line) {
+int report(int code, const std::string& line) {
   std::cerr << "nestor: " << launch::one_line(line, 1000) << std::endl;
   return code;
-}
-
-/// The one place where an exception becomes an exit code and a line (docs/errors.md).
-int translate(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const launch::InputError& e) {
-    return report(bad_input, e.what());
-  } catch (const scheduler::Error& e) {
-    return report(bad_input, e.what());
-  } catch (const modules::Error& e) {
-    return report(bad_input, e.what());
-  } catch (const launch::WorkError& e) {
-    return report(failed, e.what());
-  } catch (const actors::Error& e) {
-    return report(failed, e.what());
-  } catch (const std::bad_alloc&) {
-    return report(failed, "memory: not enough for this (fewer or smaller microbatches, layers or stages)");
-  } catch (const c10::Error& e) {
-    return report(failed, "tensor operation: " + std::string(e.what_without_backtrace()));
-  } catch (const std::exception& e) {
-    return report(failed, std::string("internal error: ") + e.what());
-  }
 }
 
 std::vector<std::string> names(const CLI::App& app) {
@@ -101,7 +71,7 @@ int run(int argc, char** argv, ModelBuilder build) {
   try {
     CLI::App program("Nestor trains multimodal LLMs with the nested pipeline, and plans, verifies and draws schedules.",
                      "nestor");
-    program.set_version_flag("--version", "nestor " NESTOR_VERSION);
+    program.set_version_flag("--version", "nestor " + actors::remote::version());
     program.set_help_flag("-h,--help", "Show this and leave");
     program.require_subcommand(1);
     program.footer(
@@ -115,6 +85,9 @@ int run(int argc, char** argv, ModelBuilder build) {
     launch::add_sweep(program, session);
     launch::add_show(program, session);
     launch::add_import(program, session);
+    launch::add_up(program, session);
+    launch::add_cluster_queries(program, session);
+    launch::add_logs(program, session);
     try {
       program.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help, --version
@@ -130,7 +103,8 @@ int run(int argc, char** argv, ModelBuilder build) {
     }
     return session.action();
   } catch (...) {
-    return translate(std::current_exception());
+    const auto [code, line] = launch::exit_of(std::current_exception());
+    return report(code, line);
   }
 }
 

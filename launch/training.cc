@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include <fmt/format.h>
@@ -20,10 +21,6 @@
 
 namespace nestor::launch {
 namespace {
-
-void say(const std::string& line) {
-  fmt::print(stderr, "{}\n", line);
-}
 
 std::string describe(const actors::ScheduleOptions& schedule) {
   auto plural = [](std::int64_t n, const char* word, const char* ending = "s") {
@@ -71,34 +68,39 @@ auto unwrapped(Work work) {
 /// A training from its first step to its last, and what it leaves in the folder.
 class Training {
  public:
-  Training(const TrainConfig& config, const TrainingSet& set, actors::Job& job, const RunFolder& folder,
-           Interrupts& interrupts)
+  Training(const TrainConfig& config, const TrainingSet& set, const actors::JobSpec& spec,
+           std::unique_ptr<actors::Job> job, const RunFolder& folder, TrainingHost& host)
       : config_(config),
         set_(set),
-        job_(job),
+        spec_(spec),
+        job_(std::move(job)),
         folder_(folder),
-        interrupts_(interrupts),
-        metrics_(folder.file("metrics.jsonl"), job.steps_done()),
-        saved_(job.steps_done()) {
+        host_(host),
+        stops_(host.stops()) {
+    start_from_here();
     if (saved_ > 0) earlier_trace();
   }
 
   void run() {
-    Progress progress("step", config_.run.steps, job_.steps_done());
-    interrupts_.on_first([] { say("\nfinishing the step, then saving; once more aborts the step"); });
-    interrupts_.on_second([this] { job_.request_abort("interrupted twice"); });
-    try {
-      while (job_.steps_done() < config_.run.steps && !interrupts_.requested()) step(progress);
-    } catch (const actors::Error&) {
-      interrupts_.on_second({});
-      progress.finish();
-      save();  // parameters are those before the failed step
-      if (interrupts_.count() < 2) throw;
+    stops_.on_first([this] { host_.say("finishing the step, then saving; once more aborts the step"); });
+    stops_.on_second([this] { abort_step(); });
+    std::exception_ptr failure = steps();
+    while (failure && stops_.count() < 2 && recovers(failure)) {
+      drop_job();
+      failure = steps();
     }
-    interrupts_.on_second({});
-    progress.finish();
-    save();
+    stops_.on_second({});
+    host_.finish();
+    if (!failure) return;
+    try {
+      save();  // parameters are those before the failed step
+    } catch (const actors::Error&) {
+      // A lane is gone: the last checkpoint stands.
+    }
+    if (stops_.count() < 2) std::rethrow_exception(failure);
   }
+
+  std::int64_t steps_done() const { return job_ ? job_->steps_done() : saved_; }
 
   void finish(const std::string& description) {
     write_plan();
@@ -106,15 +108,15 @@ class Training {
     data.title = folder_.path().filename().string();
     data.description = description;
     data.steps_planned = config_.run.steps;
-    data.metrics = metrics_.all();
-    data.plan = traced_plan_ ? traced_plan_ : job_.plan();
+    data.metrics = metrics_->all();
+    data.plan = traced_plan_ || !job_ ? traced_plan_ : job_->plan();
     data.measured = traced_;
     data.config = write_config(config_);
     try {
       samples(data);
     } catch (const std::exception& error) {
       // A model of the user's own may not be one to read or draw with; its figures still make a page.
-      say("nestor: report.html: no samples: " + one_line(error.what()));
+      host_.say("nestor: report.html: no samples: " + one_line(error.what()));
     }
     write_aside(folder_.file("report.html"), write_report(data));
   }
@@ -126,36 +128,88 @@ class Training {
     return every > 0 && (step % every == 0 || step == config_.run.steps);
   }
 
-  void step(Progress& progress) {
-    auto number = job_.steps_done() + 1;
+  void start_from_here() {
+    last_step_ = saved_ = job_->steps_done();
+    metrics_.emplace(folder_.file("metrics.jsonl"), saved_);
+  }
+
+  /// Runs and saves what is left to do. What failed, or null.
+  std::exception_ptr steps() {
+    try {
+      if (!job_) go_back();
+      host_.begin(config_.run.steps, job_->steps_done());
+      while (job_->steps_done() < config_.run.steps && !stops_.requested()) step();
+      save();
+      return nullptr;
+    } catch (const actors::Error&) {
+      return std::current_exception();
+    }
+  }
+
+  bool recovers(const std::exception_ptr& failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const actors::Error& error) {
+      return host_.recover(error, last_step_);
+    }
+  }
+
+  void drop_job() {
+    std::unique_ptr<actors::Job> gone;
+    std::lock_guard lock(job_mutex_);
+    gone.swap(job_);
+  }
+
+  /// The job anew, from the last checkpoint, or from the start where there is none.
+  void go_back() {
+    auto job = host_.make_job(spec_);
+    if (auto newest = modules::newest_checkpoint(folder_.file("checkpoints"))) job->load(*newest);
+    {
+      std::lock_guard lock(job_mutex_);
+      job_ = std::move(job);
+    }
+    start_from_here();
+    host_.say(fmt::format("going on after step {}", saved_));
+  }
+
+  void abort_step() {
+    std::lock_guard lock(job_mutex_);
+    if (job_) job_->request_abort("interrupted twice");
+  }
+
+  void step() {
+    host_.between_steps(*job_);
+    auto number = job_->steps_done() + 1;
     bool early = number == std::min<std::int64_t>(2, config_.run.steps);  // one soon, whenever the run ends
     bool trace = config_.run.trace_every > 0 && (early || due(number, config_.run.trace_every));
     StepMetrics line;
-    line.report = job_.step(trace);
+    line.report = job_->step(trace);
     const auto& report = line.report;
     if (report.timeline) keep_trace(*report.timeline);
     if (due(number, config_.run.eval_every) && set_.dataset->size(modules::Split::held_out) > 0) {
       Evaluation eval;
-      eval.losses = job_.evaluate(config_.run.eval_samples);
+      eval.losses = job_->evaluate(config_.run.eval_samples);
       eval.loss = weighted_total(set_.model, eval.losses);
-      progress.note(fmt::format("step {}: held out {}", number, losses_text(eval.loss, eval.losses)));
+      host_.say(fmt::format("step {}: held out {}", number, losses_text(eval.loss, eval.losses)));
       line.eval = std::move(eval);
     }
-    if (report.skipped) progress.note(fmt::format("step {}: update skipped, the gradient norm is not finite", number));
+    if (report.skipped) host_.say(fmt::format("step {}: update skipped, the gradient norm is not finite", number));
     auto detail = losses_text(report.loss, report.losses);
     if (report.seconds > 0)
       detail += fmt::format("  {} samples/s", short_number(static_cast<double>(report.samples) / report.seconds));
     if (config_.schedule.policy != "serial") detail += fmt::format("  bubble {:.0f}%", report.bubble * 100);
-    metrics_.append(std::move(line));
-    progress.update(number, detail);
+    host_.update(number, detail, report);
+    metrics_->append(std::move(line));
+    last_step_ = number;
     if (due(number, config_.run.checkpoint_every)) save();
   }
 
   void save() {
-    auto step = job_.steps_done();
+    if (!job_) return;
+    auto step = job_->steps_done();
     if (step == saved_) return;
     try {
-      job_.save(folder_.checkpoint(step));
+      job_->save(folder_.checkpoint(step));
     } catch (const modules::Error& error) {  // nothing of the user's was wrong: the disk is full, say
       throw WorkError("checkpoint", error.what());
     }
@@ -172,87 +226,132 @@ class Training {
       traced_plan_ = std::make_shared<scheduler::Plan>(scheduler::read_plan(read_text(plan), plan.string()));
       traced_ = std::move(read);
     } catch (const scheduler::Error& error) {
-      say(fmt::format("not shown in the report: {}", one_line(error.what())));
+      host_.say(fmt::format("not shown in the report: {}", one_line(error.what())));
     }
   }
 
   void keep_trace(const scheduler::Timeline& timeline) {
     traced_ = timeline;
-    traced_plan_ = job_.plan();
+    traced_plan_ = job_->plan();
     write_aside(folder_.file("timeline.json"), scheduler::write_timeline(timeline));
     write_aside(folder_.file("trace.json"), scheduler::write_trace(timeline));
     write_plan();
   }
 
   void write_plan() {
-    if (auto plan = job_.plan()) write_aside(folder_.file("plan.json"), scheduler::write_plan(*plan));
+    if (!job_) return;
+    if (auto plan = job_->plan()) write_aside(folder_.file("plan.json"), scheduler::write_plan(*plan));
   }
 
   void samples(ReportData& data) {
-    if (config_.run.report_samples == 0) return;
-    auto limit = interrupts_.requested() ? 1 : 0;  // one more signal ends this too
-    auto stop = [this, limit] { return interrupts_.count() > limit; };
+    if (config_.run.report_samples == 0 || !job_) return;
+    auto limit = stops_.requested() ? 1 : 0;  // one more signal ends this too
+    auto stop = [this, limit] { return stops_.count() > limit; };
     modules::PartOptions options;
     options.dtype = config_.run.dtype;
     options.seed = modules::Seed(config_.run.seed);
-    auto parameters = job_.parameters();
+    auto parameters = job_->parameters();
     Sampling sampling(set_, options, {parameters.begin(), parameters.end()});
     add_samples(data, set_, sampling, config_.run.report_samples, stop);
   }
 
   const TrainConfig& config_;
   const TrainingSet& set_;
-  actors::Job& job_;
+  const actors::JobSpec& spec_;
+  std::mutex job_mutex_;  ///< a request to abort may come while the job is replaced
+  std::unique_ptr<actors::Job> job_;
   const RunFolder& folder_;
-  Interrupts& interrupts_;
-  MetricsFile metrics_;
-  std::int64_t saved_;
+  TrainingHost& host_;
+  StopSource& stops_;
+  std::optional<MetricsFile> metrics_;
+  std::int64_t saved_ = 0, last_step_ = 0;
   std::optional<scheduler::Timeline> traced_;
   std::shared_ptr<const scheduler::Plan> traced_plan_;
+};
+
+/// This process: a runtime of its own, its signals, its terminal.
+class EmbeddedHost final : public TrainingHost {
+ public:
+  StopSource& stops() override { return interrupts_; }
+  std::unique_ptr<actors::Job> make_job(const actors::JobSpec& spec) override {
+    return actors::make_job(runtime_, spec);
+  }
+  void say(const std::string& line) override {
+    std::lock_guard lock(mutex_);  // a signal's thread may speak too
+    if (progress_) {
+      progress_->note(line);
+    } else {
+      fmt::print(stderr, "{}\n", line);
+    }
+  }
+  void begin(std::int64_t total, std::int64_t done) override {
+    std::lock_guard lock(mutex_);
+    progress_.emplace("step", total, done);
+  }
+  void update(std::int64_t done, const std::string& detail, const actors::StepReport&) override {
+    std::lock_guard lock(mutex_);
+    progress_->update(done, detail);
+  }
+  void finish() override {
+    std::lock_guard lock(mutex_);
+    if (!progress_) return;
+    progress_->finish();
+    progress_.reset();
+  }
+
+ private:
+  Interrupts interrupts_;
+  actors::Runtime runtime_;
+  std::mutex mutex_;
+  std::optional<Progress> progress_;
 };
 
 }  // namespace
 
 int train(TrainConfig config, const ModelBuilder& build, RunFolder::Open how) {
-  Interrupts interrupts;
+  EmbeddedHost host;
+  return train(std::move(config), build, how, host);
+}
+
+int train(TrainConfig config, const ModelBuilder& build, RunFolder::Open how, TrainingHost& host) {
   RunFolder::check(config.run.dir, how);
   bool resume = how == RunFolder::Open::resume;
   auto vocabulary = config.run.dir / "vocabulary.json";
   auto set = load_training_set(config, build, resume && std::filesystem::exists(vocabulary) ? vocabulary : "");
 
-  actors::Runtime runtime;
-  actors::JobSpec spec{set.model,       set.dataset,      config.schedule,         config.optimizer,
-                       config.run.seed, config.run.dtype, config.run.step_deadline};
+  const actors::JobSpec spec{set.model,       set.dataset,      config.schedule,         config.optimizer,
+                             config.run.seed, config.run.dtype, config.run.step_deadline};
   std::unique_ptr<actors::Job> job;
   try {
-    job = unwrapped([&] { return actors::make_job(runtime, std::move(spec)); });
+    job = unwrapped([&] { return host.make_job(spec); });
   } catch (const actors::Error& error) {  // nothing has run yet: the config asks for what cannot be
     throw InputError(config.source, error.what());
   }
-  if (interrupts.requested()) return 128 + interrupts.requested();
+  if (host.stops().requested()) return 128 + host.stops().requested();
 
   RunFolder folder(config.run.dir, how);
   if (resume) {
     auto newest = modules::newest_checkpoint(folder.file("checkpoints"));
     if (!newest) throw InputError(config.run.dir.string(), "has no whole checkpoint", "start anew with --overwrite");
     unwrapped([&] { job->load(*newest); });
-    say(fmt::format("going on from {}", newest->string()));
+    host.say(fmt::format("going on from {}", newest->string()));
   }
   write_aside(folder.file("config.yaml"), write_config(config));
   if (set.tokenizer) set.tokenizer->save(folder.file("vocabulary.json"));
 
   auto description = describe(config.schedule);
-  say(fmt::format("{}: {} steps. {}", folder.path().string(), config.run.steps, description));
-  Training training(config, set, *job, folder, interrupts);
+  host.say(fmt::format("{}: {} steps. {}", folder.path().string(), config.run.steps, description));
+  Training training(config, set, spec, std::move(job), folder, host);
   training.run();
-  bool stopped = interrupts.requested() && job->steps_done() < config.run.steps;
+  const std::int64_t done = training.steps_done();
+  bool stopped = host.stops().requested() && done < config.run.steps;
   training.finish(description);
-  say(fmt::format("saved {}", folder.checkpoint(training.saved()).string()));
-  say(fmt::format("report {}", folder.file("report.html").string()));
+  host.say(fmt::format("saved {}", folder.checkpoint(training.saved()).string()));
+  host.say(fmt::format("report {}", folder.file("report.html").string()));
   if (!stopped) return 0;
-  say(fmt::format("stopped after step {} of {}; to go on: the same command with --resume", job->steps_done(),
-                  config.run.steps));
-  return 128 + interrupts.requested();
+  host.say(
+      fmt::format("stopped after step {} of {}; to go on: the same command with --resume", done, config.run.steps));
+  return 128 + host.stops().requested();
 }
 
 }  // namespace nestor::launch

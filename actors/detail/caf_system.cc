@@ -44,13 +44,20 @@ class CellActor final : public caf::event_based_actor {
   std::shared_ptr<Cell> cell_;
 };
 
-/// Holds delayed work, on CAF's own worker: a timer keeps neither the actor nor its thread.
-caf::behavior timer(caf::event_based_actor* self) {
-  return {[self](std::chrono::nanoseconds delay, const Later& later) { self->delayed_send(self, delay, later); },
-          [](const Later& later) {
-            if (auto cell = later.to.lock()) cell->post(later.task, true);
-          }};
-}
+/// Holds delayed work, on CAF's own worker: a timer keeps neither the actor nor its thread. A class, since CAF binds a
+/// null reference when it spawns a function without arguments.
+class TimerActor final : public caf::event_based_actor {
+ public:
+  using caf::event_based_actor::event_based_actor;
+
+ protected:
+  caf::behavior make_behavior() override {
+    return {[this](std::chrono::nanoseconds delay, const Later& later) { delayed_send(this, delay, later); },
+            [](const Later& later) {
+              if (auto cell = later.to.lock()) cell->post(later.task, true);
+            }};
+  }
+};
 
 class CafWaker final : public Waker {
  public:
@@ -76,7 +83,7 @@ caf::actor_system_config& configured(caf::actor_system_config& config) {
 struct CafSystem::Impl {
   caf::actor_system_config config;
   caf::actor_system system{configured(config)};
-  caf::actor timer = system.spawn<caf::hidden>(detail::timer);
+  caf::actor timer = system.spawn<TimerActor, caf::hidden>();
 };
 
 CafSystem::CafSystem() : impl_(std::make_unique<Impl>()) {}

@@ -10,10 +10,14 @@
 #include <utility>
 
 #include <nestor/actors/actor.h>
+#include <nestor/actors/codec.h>
 #include <nestor/actors/future.h>
-#include <nestor/actors/method_table.h>
 
 namespace nestor::actors::detail {
+
+/// method_table.h
+template <class T, class Function>
+std::string method_name(const Function& function);
 
 /// The current exception as what a caller gets: it names the actor and, where known, the method.
 std::exception_ptr call_failed(const std::string& actor, const std::string& method);
@@ -53,6 +57,10 @@ struct ResultOf<Future<R>> {
   using Type = R;
 };
 
+/// Can an answer of this type come from another process?
+template <class R>
+concept CodableResult = std::is_void_v<R> ||(Codable<R>&& std::is_default_constructible_v<R>);
+
 /// A call: the function, its arguments and its result in one object. The arguments are destroyed once it has run.
 template <class T, class R, class Function, class... Stored>
 class BoundCall final : public ValueState<R>, public Task {
@@ -80,7 +88,31 @@ class BoundCall final : public ValueState<R>, public Task {
   void abandon(std::exception_ptr error) override { this->fail(std::move(error)); }
   bool settled() const override { return this->done(); }
 
+  std::string encode(Encoder& encoder) override {
+    if constexpr (kSendable) {
+      std::string name = method_name<T>(function_);
+      if (name.empty())
+        throw Error(*name_, "this method is not one that other processes can call", "list it in describe()");
+      std::apply([&](const auto&... stored) { encoder(stored...); }, *args_);
+      args_.reset();
+      return name;
+    } else {
+      return Task::encode(encoder);
+    }
+  }
+  void complete(Decoder& result) override {
+    if constexpr (CodableResult<R>) {
+      typename ValueState<R>::Value value{};
+      result(value);
+      result.finish();
+      this->set_value(std::move(value));
+    }
+  }
+
  private:
+  static constexpr bool kSendable =
+      std::is_member_function_pointer_v<Function> && CodableResult<R> && (true && ... && Codable<Stored>);
+
   const std::string* name_;  ///< the target's, which the state keeps
   Function function_;
   std::optional<std::tuple<Stored...>> args_;

@@ -56,16 +56,30 @@ class Notice final : public Task {
 
 }  // namespace
 
-Cell::Cell(std::string name, std::string type_name, std::type_index type, std::size_t mailbox_limit,
-           std::chrono::nanoseconds send_limit, std::shared_ptr<Registry> registry)
+Cell::Cell(std::string name, ActorType type, std::size_t mailbox_limit, std::chrono::nanoseconds send_limit,
+           std::shared_ptr<Registry> registry)
     : name_(std::move(name)),
-      type_name_(std::move(type_name)),
-      type_(type),
+      type_(std::move(type)),
       mailbox_limit_(mailbox_limit),
       send_limit_(send_limit),
       registry_(std::move(registry)) {}
 
+Cell::Cell(std::string name, ActorType type, std::shared_ptr<Registry> registry, std::shared_ptr<Elsewhere> elsewhere)
+    : name_(std::move(name)),
+      type_(std::move(type)),
+      mailbox_limit_(0),
+      send_limit_(0),
+      registry_(std::move(registry)),
+      elsewhere_(std::move(elsewhere)),
+      state_(CellState::alive) {}
+
 Cell::~Cell() = default;
+
+std::string Task::encode(Encoder&) {
+  throw Error("call", "only methods can be called in another process", "list the method in describe()");
+}
+
+void Task::complete(Decoder&) {}
 
 Cell* Cell::current() {
   return current_cell;
@@ -97,6 +111,10 @@ std::exception_ptr Cell::obituary() const {
 }
 
 void Cell::post(std::shared_ptr<Task> task, bool exempt_from_limit) {
+  if (elsewhere_) {
+    if (state() >= CellState::dead) return task->abandon(obituary());
+    return elsewhere_->post(task);
+  }
   std::shared_ptr<Waker> waker;
   {
     std::unique_lock lock(mutex_);
@@ -201,12 +219,18 @@ void Cell::quit(const std::string& cause) {
 }
 
 bool Cell::kill(const std::string& cause) {
+  if (elsewhere_) {
+    if (state() >= CellState::dead) return false;
+    elsewhere_->end(cause, false, {});
+    return true;
+  }
   return die(cause);
 }
 
 bool Cell::die(const std::string& cause) {
   std::vector<std::shared_ptr<Task>> tasks;
   std::vector<std::weak_ptr<Cell>> watchers;
+  std::vector<std::function<void(const std::string&)>> on_death;
   std::shared_ptr<Waker> waker;
   {
     std::lock_guard lock(mutex_);
@@ -219,18 +243,35 @@ bool Cell::die(const std::string& cause) {
     deferred_.clear();
     queue_.clear();
     watchers.swap(watchers_);
+    on_death.swap(on_death_);
     if (!std::exchange(scheduled_, true)) waker = waker_;
   }
-  // The name is free before a caller learns of the death, so that it can spawn a successor at once.
-  registry_->died(*this, cause);
-  room_.notify_all();
   const std::exception_ptr error = obituary();
+  if (elsewhere_) {
+    elsewhere_->abandon(error);
+  } else {
+    // The name is free before a caller learns of the death, so that it can spawn a successor at once.
+    registry_->died(*this, cause);
+    room_.notify_all();
+  }
   for (auto& task : tasks) task->abandon(error);
   for (auto& weak : watchers) {
     if (auto watcher = weak.lock()) notify_down(watcher);
   }
+  for (auto& then : on_death) then(cause);
   if (waker) waker->wake();
   return true;
+}
+
+void Cell::on_death(std::function<void(const std::string&)> then) {
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ < CellState::dead) {
+      on_death_.push_back(std::move(then));
+      return;
+    }
+  }
+  then(death_cause());
 }
 
 void Cell::end() {
@@ -255,6 +296,10 @@ void Cell::end() {
 }
 
 void Cell::stop(std::function<void()> ended) {
+  if (elsewhere_) {
+    if (state() >= CellState::dead) return ended();
+    return elsewhere_->end("it was stopped", true, std::move(ended));
+  }
   bool has_ended = false, dead = false;
   {
     std::lock_guard lock(mutex_);

@@ -16,6 +16,8 @@
 namespace nestor::actors {
 
 class Actor;
+class Decoder;
+class Encoder;
 struct Down;
 
 namespace detail {
@@ -34,6 +36,37 @@ class Task {
   /// The actor is dead; `run` has not been called, is under way, or has left the reply for later. Any thread.
   virtual void abandon(std::exception_ptr error) = 0;
   virtual bool settled() const = 0;
+
+  /// For an actor in another process: writes the arguments, which are then gone, and returns the method's name. Throws
+  /// Error where the work is nothing that can be sent.
+  virtual std::string encode(Encoder& encoder);
+  /// The other process's answer.
+  virtual void complete(Decoder& result);
+};
+
+struct Incoming;
+/// Makes the task of a call that came from another process (incoming.h).
+using MakeIncoming = std::function<std::shared_ptr<Task>(const std::shared_ptr<Cell>&, Incoming)>;
+
+/// What is known of an actor's class at run time.
+struct ActorType {
+  std::string name;
+  std::type_index type;
+  /// By the name of a listed method; empty where other processes cannot call it.
+  MakeIncoming (*incoming)(const std::string& method);
+  std::vector<std::string> (*methods)();
+};
+
+/// What stands behind the cell of an actor in another process. Any thread.
+class Elsewhere {
+ public:
+  virtual ~Elsewhere() = default;
+  /// Sends the task's call, or abandons it. Never blocks on the other process.
+  virtual void post(const std::shared_ptr<Task>& task) = 0;
+  /// Asks for the actor's end; its death is heard of later. `drained` (may be empty) is called when it is gone.
+  virtual void end(const std::string& cause, bool drain, std::function<void()> ended) = 0;
+  /// The cell has died: fails the calls under way.
+  virtual void abandon(const std::exception_ptr& error) = 0;
 };
 
 /// Gives a cell a thread: after `wake` the cell's drain is called soon, in the actor's own thread. Any thread.
@@ -58,13 +91,15 @@ class Cell : public std::enable_shared_from_this<Cell> {
   using Factory = std::function<std::unique_ptr<Actor>()>;
 
   /// The first task posted must construct the object.
-  Cell(std::string name, std::string type_name, std::type_index type, std::size_t mailbox_limit,
-       std::chrono::nanoseconds send_limit, std::shared_ptr<Registry> registry);
+  Cell(std::string name, ActorType type, std::size_t mailbox_limit, std::chrono::nanoseconds send_limit,
+       std::shared_ptr<Registry> registry);
+  /// Of an actor in another process.
+  Cell(std::string name, ActorType type, std::shared_ptr<Registry> registry, std::shared_ptr<Elsewhere> elsewhere);
   ~Cell();
 
   const std::string& name() const { return name_; }
-  const std::string& type_name() const { return type_name_; }
-  std::type_index type() const { return type_; }
+  const std::string& type_name() const { return type_.name; }
+  const ActorType& type() const { return type_; }
   CellState state() const;
   std::size_t queued() const;
   /// Calls queued or under way; a dead actor has the most.
@@ -72,6 +107,10 @@ class Cell : public std::enable_shared_from_this<Cell> {
   /// Empty while it lives.
   std::string death_cause() const;
   const std::shared_ptr<Registry>& registry() const { return registry_; }
+  /// Null for an actor of this process.
+  Elsewhere* elsewhere() const { return elsewhere_.get(); }
+  /// The other process told of its actor's death.
+  void died_elsewhere(const std::string& cause) { die(cause); }
 
   /// Puts a task in the mailbox. A full mailbox blocks the caller until there is room, at most the send limit; then,
   /// and at once inside the actor itself, throws CallTimeout. A dead actor abandons the task.
@@ -83,6 +122,8 @@ class Cell : public std::enable_shared_from_this<Cell> {
   void stop(std::function<void()> ended);
   /// `watcher` gets on_down when this one dies, at once if it is dead.
   void watch(const std::shared_ptr<Cell>& watcher);
+  /// `then` gets the cause when it dies, in the thread that ends it; at once if it is dead.
+  void on_death(std::function<void(const std::string& cause)> then);
 
   /// Notes that this actor's method waits for `state` until the guard goes. Throws Error where that would never end:
   /// `state` is a call of this very actor, or of one that waits, directly or through others, for this one. A wait with
@@ -127,11 +168,12 @@ class Cell : public std::enable_shared_from_this<Cell> {
   std::exception_ptr obituary() const;
   void notify_down(const std::shared_ptr<Cell>& watcher);
 
-  const std::string name_, type_name_;
-  const std::type_index type_;
+  const std::string name_;
+  const ActorType type_;
   const std::size_t mailbox_limit_;
   const std::chrono::nanoseconds send_limit_;
   const std::shared_ptr<Registry> registry_;
+  const std::shared_ptr<Elsewhere> elsewhere_;
 
   mutable std::mutex mutex_;
   std::condition_variable room_;
@@ -142,6 +184,7 @@ class Cell : public std::enable_shared_from_this<Cell> {
   std::vector<std::shared_ptr<Task>> deferred_;  ///< ran, but reply later; settled ones are swept now and then
   std::size_t sweep_at_ = 16;
   std::vector<std::weak_ptr<Cell>> watchers_;
+  std::vector<std::function<void(const std::string&)>> on_death_;
   std::vector<std::function<void()>> on_end_;
   std::shared_ptr<Waker> waker_;
   bool scheduled_ = false;   ///< a wake is under way or drain is running

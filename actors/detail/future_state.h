@@ -96,6 +96,7 @@ template <class R>
 class ValueState : public FutureState {
  public:
   using Stored = std::conditional_t<std::is_void_v<R>, std::monostate, R>;
+  using Value = Stored;  ///< where a parameter pack is called Stored
   using FutureState::FutureState;
 
   bool set_value(Stored value) {

@@ -29,5 +29,8 @@ void add_import(CLI::App& program, Session& session);
 void add_prepare(CLI::App& program, Session& session);
 void add_train(CLI::App& program, Session& session);
 void add_generate(CLI::App& program, Session& session);
+void add_up(CLI::App& program, Session& session);               ///< down and node too
+void add_cluster_queries(CLI::App& program, Session& session);  ///< status, list, resize
+void add_logs(CLI::App& program, Session& session);
 
 }  // namespace nestor::launch

@@ -1,9 +1,12 @@
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include <nestor/launch/cluster/client.h>
 #include <nestor/launch/commands/command.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
@@ -17,6 +20,7 @@ struct TrainOptions {
   std::string config;
   std::vector<std::string> overrides;
   bool resume = false, overwrite = false;
+  std::optional<std::string> cluster;  ///< empty: the only one
 };
 
 int run(const TrainOptions& options, const ModelBuilder& build) {
@@ -24,10 +28,15 @@ int run(const TrainOptions& options, const ModelBuilder& build) {
     throw InputError("train", "--resume and --overwrite exclude each other", "give one");
   auto config = read_config(read_text(options.config, std::size_t{16} << 20), options.config, options.overrides);
   resolve_paths(config, options.config);
-  return train(std::move(config), build,
-               options.resume      ? RunFolder::Open::resume
-               : options.overwrite ? RunFolder::Open::overwrite
-                                   : RunFolder::Open::fresh);
+  const auto how = options.resume      ? RunFolder::Open::resume
+                   : options.overwrite ? RunFolder::Open::overwrite
+                                       : RunFolder::Open::fresh;
+  if (!options.cluster) return train(std::move(config), build, how);
+  ClusterClient cluster(*options.cluster);
+  config.run.dir = std::filesystem::absolute(config.run.dir);
+  TrainRequest request{write_config(config), options.config, static_cast<std::uint8_t>(how)};
+  cluster.head().call(&HeadActor::train, std::move(request)).get();
+  return follow_job(cluster);
 }
 
 }  // namespace
@@ -41,6 +50,12 @@ void add_train(CLI::App& program, Session& session) {
       ->take_all()
       ->type_name("KEY=VALUE");
   command->add_flag("--resume", options->resume, "Go on from the run folder's newest checkpoint");
+  command
+      ->add_option("--cluster", options->cluster,
+                   "Train on this running cluster (nestor up); without a name on the only one")
+      ->expected(0, 1)
+      ->default_str("")
+      ->type_name("NAME");
   command->add_flag("--overwrite", options->overwrite, "Start anew in a folder that holds an earlier run");
   command->footer(
       "Ctrl-C finishes the step, saves and says how to go on; a second one aborts the step.\n"

@@ -59,6 +59,13 @@ CheckpointWriter::CheckpointWriter(fs::path folder)
   if (error) throw Error(partial_.string(), "cannot be made: " + error.message(), "");
 }
 
+CheckpointWriter CheckpointWriter::join(fs::path folder) {
+  CheckpointWriter writer;
+  writer.folder_ = std::move(folder);
+  writer.partial_ = writer.folder_.string() + ".partial";
+  return writer;
+}
+
 CheckpointFile CheckpointWriter::write_lane(std::int32_t lane, const NamedTensors& tensors) const {
   CheckpointFile result;
   result.name.append("lane-").append(std::to_string(lane)).append(".safetensors");

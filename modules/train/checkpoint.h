@@ -42,6 +42,8 @@ class CheckpointWriter {
  public:
   /// Makes FOLDER.partial, empty. Throws Error.
   explicit CheckpointWriter(std::filesystem::path folder);
+  /// A writer of lanes' files into the FOLDER.partial that another has made, perhaps in another process.
+  static CheckpointWriter join(std::filesystem::path folder);
   /// Writes one lane's file; may be called from several threads for different lanes. Throws Error.
   CheckpointFile write_lane(std::int32_t lane, const NamedTensors& tensors) const;
   /// Writes the index and renames the folder into place; an older one of that name is replaced. Throws Error where two
@@ -49,6 +51,7 @@ class CheckpointWriter {
   void finish(const CheckpointInfo& info) const;
 
  private:
+  CheckpointWriter() = default;
   std::filesystem::path folder_, partial_;
 };
 

@@ -1,0 +1,268 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <nestor/actors/error.h>
+
+namespace at {
+class Tensor;
+}
+
+namespace nestor::actors {
+
+namespace remote {
+class Node;
+}
+
+/// Values as bytes, for calls between processes. Little-endian, no tags: both ends run the same version of the program,
+/// which joining a cluster checks. What can be sent is `Codable`: numbers, enums, strings, paths, the standard
+/// containers, optional, pair, tuple, tensors, protobuf messages, handles, and any type that lists its fields:
+///
+///     struct Range {
+///       int first, last;
+///       template <class Visit> void fields(Visit&& visit) { visit(first, last); }
+///     };
+///
+/// For a type that is not yours specialise Fields<T>, or Codec<T> itself.
+template <class T>
+struct Codec;
+template <class T>
+struct Fields;
+
+class Encoder {
+ public:
+  explicit Encoder(remote::Node* node = nullptr) : node_(node) {}
+  void raw(const void* data, std::size_t size) { bytes_.append(static_cast<const char*>(data), size); }
+  template <class... T>
+  Encoder& operator()(const T&... values) {
+    (Codec<std::remove_cv_t<T>>::encode(*this, values), ...);
+    return *this;
+  }
+  std::string take() { return std::move(bytes_); }
+  /// The process's place in its cluster, which handles are encoded by; null outside of one.
+  remote::Node* node() const { return node_; }
+
+ private:
+  std::string bytes_;
+  remote::Node* node_;
+};
+
+/// Reads what an Encoder wrote. Throws Error where the bytes end early or hold what cannot be: never trusts a length.
+class Decoder {
+ public:
+  explicit Decoder(std::string_view bytes, remote::Node* node = nullptr) : bytes_(bytes), node_(node) {}
+  std::string_view raw(std::size_t size) {
+    if (size > bytes_.size()) malformed("it ends early");
+    const std::string_view part = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    return part;
+  }
+  template <class... T>
+  Decoder& operator()(T&... values) {
+    (Codec<T>::decode(*this, values), ...);
+    return *this;
+  }
+  /// A container's length; every element takes at least `least` bytes.
+  std::size_t length(std::size_t least = 1);
+  std::size_t left() const { return bytes_.size(); }
+  /// Throws Error where bytes are left over.
+  void finish() const;
+  [[noreturn]] static void malformed(const std::string& why);
+  remote::Node* node() const { return node_; }
+
+ private:
+  std::string_view bytes_;
+  remote::Node* node_;
+};
+
+namespace detail {
+
+struct AnyVisit {
+  template <class... T>
+  void operator()(T&...) const {}
+};
+template <class T>
+concept ListsFields = requires(T& value, AnyVisit visit) {
+  value.fields(visit);
+};
+template <class T>
+concept HasFields = requires(T& value, AnyVisit visit) {
+  Fields<T>::visit(visit, value);
+};
+template <class T>
+concept ProtobufMessage = requires(T& message, const T& fixed, std::string* bytes) {
+  { fixed.SerializeToString(bytes) } -> std::same_as<bool>;
+  { message.ParseFromString(*bytes) } -> std::same_as<bool>;
+};
+template <class T>
+concept Sequence = requires(T& container, typename T::value_type value) {
+  container.insert(container.end(), std::move(value));
+  container.size();
+};
+
+}  // namespace detail
+
+template <class T>
+concept Codable = requires(Encoder& encoder, Decoder& decoder, const T& fixed, T& value) {
+  Codec<T>::encode(encoder, fixed);
+  Codec<T>::decode(decoder, value);
+};
+
+template <class T>
+requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+struct Codec<T> {
+  static void encode(Encoder& encoder, T value) { encoder.raw(&value, sizeof value); }
+  static void decode(Decoder& decoder, T& value) {
+    std::memcpy(&value, decoder.raw(sizeof value).data(), sizeof value);
+  }
+};
+
+template <>
+struct Codec<bool> {
+  static void encode(Encoder& encoder, bool value) { encoder(static_cast<std::uint8_t>(value)); }
+  static void decode(Decoder& decoder, bool& value) {
+    std::uint8_t byte = 0;
+    decoder(byte);
+    value = byte != 0;
+  }
+};
+
+template <>
+struct Codec<std::monostate> {
+  static void encode(Encoder&, std::monostate) {}
+  static void decode(Decoder&, std::monostate&) {}
+};
+
+template <>
+struct Codec<std::string> {
+  static void encode(Encoder& encoder, const std::string& value) {
+    encoder(static_cast<std::uint64_t>(value.size())).raw(value.data(), value.size());
+  }
+  static void decode(Decoder& decoder, std::string& value) { value = decoder.raw(decoder.length()); }
+};
+
+template <>
+struct Codec<std::filesystem::path> {
+  static void encode(Encoder& encoder, const std::filesystem::path& value) { encoder(value.string()); }
+  static void decode(Decoder& decoder, std::filesystem::path& value) {
+    std::string text;
+    decoder(text);
+    value = text;
+  }
+};
+
+/// The elements' bytes go by the descriptor's shape and type; an undefined tensor stays one. Lands on the CPU.
+template <>
+struct Codec<at::Tensor> {
+  static void encode(Encoder& encoder, const at::Tensor& value);
+  static void decode(Decoder& decoder, at::Tensor& value);
+};
+
+template <class A, class B>
+requires Codable<std::remove_cv_t<A>> && Codable<B>
+struct Codec<std::pair<A, B>> {
+  static void encode(Encoder& encoder, const std::pair<A, B>& value) { encoder(value.first, value.second); }
+  static void decode(Decoder& decoder, std::pair<A, B>& value) {
+    decoder(const_cast<std::remove_cv_t<A>&>(value.first), value.second);  // a map's element under construction
+  }
+};
+
+template <Codable... T>
+struct Codec<std::tuple<T...>> {
+  static void encode(Encoder& encoder, const std::tuple<T...>& value) {
+    std::apply([&](const T&... parts) { encoder(parts...); }, value);
+  }
+  static void decode(Decoder& decoder, std::tuple<T...>& value) {
+    std::apply([&](T&... parts) { decoder(parts...); }, value);
+  }
+};
+
+template <Codable T>
+struct Codec<std::optional<T>> {
+  static void encode(Encoder& encoder, const std::optional<T>& value) {
+    encoder(value.has_value());
+    if (value) encoder(*value);
+  }
+  static void decode(Decoder& decoder, std::optional<T>& value) {
+    bool present = false;
+    decoder(present);
+    value.reset();
+    if (present) decoder(value.emplace());
+  }
+};
+
+/// Vectors, deques, sets, maps. Element by element, so that bool vectors and nested ones are alike.
+template <detail::Sequence T>
+requires Codable<typename T::value_type>
+struct Codec<T> {
+  static void encode(Encoder& encoder, const T& value) {
+    encoder(static_cast<std::uint64_t>(value.size()));
+    if constexpr (requires { value.data(); } && std::is_arithmetic_v<typename T::value_type>) {
+      encoder.raw(value.data(), value.size() * sizeof(typename T::value_type));
+    } else {
+      for (const typename T::value_type& element : value) encoder(element);
+    }
+  }
+  static void decode(Decoder& decoder, T& value) {
+    value.clear();
+    for (std::size_t left = decoder.length(); left > 0; --left) {
+      typename T::value_type element{};
+      decoder(element);
+      value.insert(value.end(), std::move(element));
+    }
+  }
+};
+
+template <detail::ProtobufMessage T>
+struct Codec<T> {
+  static void encode(Encoder& encoder, const T& value) {
+    std::string bytes;
+    if (!value.SerializeToString(&bytes)) throw Error("call", "a protobuf message lacks required fields");
+    encoder(bytes);
+  }
+  static void decode(Decoder& decoder, T& value) {
+    std::string bytes;
+    decoder(bytes);
+    if (!value.ParseFromString(bytes)) Decoder::malformed("no such protobuf message");
+  }
+};
+
+template <class T>
+requires detail::ListsFields<T> || detail::HasFields<T>
+struct Codec<T> {
+  static void encode(Encoder& encoder, const T& value) { visit(encoder, const_cast<T&>(value)); }  // only read
+  static void decode(Decoder& decoder, T& value) { visit(decoder, value); }
+
+ private:
+  template <class Visit>
+  static void visit(Visit& visit, T& value) {
+    if constexpr (detail::ListsFields<T>) {
+      value.fields(visit);
+    } else {
+      Fields<T>::visit(visit, value);
+    }
+  }
+};
+
+}  // namespace nestor::actors
+
+namespace nestor {
+using actors::Codable;
+using actors::Decoder;
+using actors::Encoder;
+}  // namespace nestor

@@ -1,0 +1,149 @@
+#pragma once
+// Inside actors/remote/: what a Node and its proxies share. Not for others.
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+#include <nestor/actors/remote/node.h>
+
+namespace nestor::wire {  // envelope.proto
+class Call;
+class Envelope;
+class Failure;
+class Hello;
+class Reply;
+}  // namespace nestor::wire
+
+namespace nestor::actors::remote {
+
+class NodeCore;
+
+/// An actor of another process: sends its calls, keeps them until they are answered.
+class RemoteActor final : public detail::Elsewhere {
+ public:
+  RemoteActor(std::weak_ptr<NodeCore> core, std::string node, std::string actor)
+      : core_(std::move(core)), node_(std::move(node)), actor_(std::move(actor)) {}
+
+  void post(const std::shared_ptr<detail::Task>& task) override;
+  void end(const std::string& cause, bool drain, std::function<void()> ended) override;
+  void abandon(const std::exception_ptr& error) override;
+  void answered(const wire::Reply& reply, Node* node);
+
+  const std::string& node() const { return node_; }
+  const std::string& actor() const { return actor_; }
+
+  /// Calls under way to one actor; a caller beyond that waits, as for a full mailbox.
+  static constexpr std::size_t kUnderWay = 10'000;
+  static constexpr std::chrono::seconds kSendLimit{30};
+
+ private:
+  std::shared_ptr<detail::Task> take(std::uint64_t id);
+
+  const std::weak_ptr<NodeCore> core_;
+  const std::string node_, actor_;
+  std::mutex mutex_;
+  std::condition_variable room_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<detail::Task>> under_way_;
+  std::exception_ptr dead_;
+};
+
+class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_this<NodeCore> {
+ public:
+  using OnReply = std::function<void(const wire::Reply& reply)>;
+
+  NodeCore(Runtime& runtime, NodeInfo self, NodeEvents events, Node* node)
+      : runtime_(runtime),
+        head_(self.kind == "head"),
+        self_(std::move(self)),
+        events_(std::move(events)),
+        node_(node) {}
+  void start(const Node::Head& head, const comm::LinkOptions& link);
+  void start(const Node::Member& member, const comm::LinkOptions& link);
+  /// Closes the link. Afterwards nothing is sent and nothing arrives.
+  void stop();
+
+  void connected(const std::string& peer) override;
+  void received(const std::string& peer, std::string message) override;
+  void lost(const std::string& peer, const std::string& cause) override;
+
+  /// Empty, or why it could not be sent. Fills in the sender.
+  std::string send(wire::Envelope& envelope);
+  /// Sends a request to a node; `then` is called once with its reply, or with a failure.
+  /// `request` waits for it and throws what the failure says, or CallTimeout.
+  void ask(wire::Envelope& envelope, std::uint64_t id, OnReply then);
+  std::string request(wire::Envelope& envelope, std::uint64_t id, const std::string& what,
+                      std::chrono::nanoseconds limit);
+  std::uint64_t next_id() { return ids_.fetch_add(1, std::memory_order_relaxed); }
+
+  std::shared_ptr<detail::Cell> proxy(const std::string& node, const std::string& actor, const detail::ActorType& type);
+  /// Proxies of that node's actors die and requests to it fail; all nodes' where `node` is empty.
+  void forget(const std::string& node, const std::string& cause);
+  void declare_lost(const std::string& node, const std::string& cause);
+
+  Runtime& runtime_;
+  const bool head_;
+  NodeInfo self_;  ///< under mutex_ once the link is up
+  const NodeEvents events_;
+  Node* const node_;
+  ActorTypes types_;
+  comm::LinkServer* server_ = nullptr;  ///< head; valid until the link's thread has ended
+  comm::LinkClient* client_ = nullptr;  ///< member
+  Handle<Actor> spawner_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool joined_ = false;
+  std::string refused_;                                   ///< by the head: why
+  std::map<std::string, NodeInfo> joined_nodes_;          ///< head: by name
+  std::map<std::string, std::string> peer_of_, node_of_;  ///< head: name -> link peer and back
+  std::uint64_t clients_ = 0;
+
+ private:
+  struct Waiting {
+    std::string node;
+    OnReply then;
+  };
+  void handle(wire::Envelope& envelope);
+  void close(const std::string& peer);
+  comm::Status transmit(const std::string& peer, std::string message);
+  void handle_call(wire::Envelope& envelope);
+  void handle_watch(const wire::Envelope& envelope);
+  void handle_end(const wire::Envelope& envelope);
+  void handle_spawn(wire::Envelope& envelope);
+  void handle_reply(const wire::Envelope& envelope);
+  void handle_hello(const std::string& peer, const wire::Hello& hello);
+  void forward(wire::Envelope& envelope);
+  void reply(const std::string& to, std::uint64_t id, const std::string& actor, std::string result,
+             const std::exception_ptr& error);
+  /// The request or call in an envelope cannot reach its node: its sender is told.
+  void undeliverable(const wire::Envelope& envelope, const std::string& why);
+  void hello();
+
+  void begin_callback() const;
+
+  std::unique_ptr<comm::LinkServer> server_owner_;
+  std::unique_ptr<comm::LinkClient> client_owner_;
+  std::atomic<bool> started_{false};
+  std::shared_mutex open_;  ///< held shared while the link is used from other threads than its own
+  bool closed_ = false;     ///< under open_
+  std::atomic<std::uint64_t> ids_{1};
+  std::unordered_map<std::uint64_t, Waiting> waiting_;
+  std::map<std::pair<std::string, std::string>, std::weak_ptr<detail::Cell>> proxies_;
+  std::map<std::string, std::set<std::string>> watched_;  ///< own actors, and the nodes that hear of their death
+};
+
+/// True in the link's own thread, which must never wait for what only it can bring.
+bool in_link_thread();
+
+wire::Failure failure_of(const std::exception_ptr& error, const std::string& actor);
+std::exception_ptr exception_of(const wire::Failure& failure);
+
+}  // namespace nestor::actors::remote

@@ -1,0 +1,365 @@
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <utility>
+
+#include <unistd.h>
+
+#include <nestor/actors/error.h>
+#include <nestor/actors/remote/version.h>
+#include <nestor/actors/runtime.h>
+#include <nestor/launch/cluster/head.h>
+#include <nestor/launch/cluster/trainer.h>
+
+namespace nestor::launch {
+
+using actors::Error;
+using actors::Future;
+using actors::Promise;
+
+HeadActor::HeadActor(Plan plan, actors::remote::Node* node, ModelBuilder build,
+                     std::function<void(std::size_t)> start_agent, std::function<void()> leave)
+    : plan_(std::move(plan)),
+      node_(node),
+      build_(std::move(build)),
+      start_agent_(std::move(start_agent)),
+      leave_(std::move(leave)),
+      agents_(plan_.hosts.size()) {
+  for (std::size_t host = 0; host < plan_.hosts.size(); ++host)
+    for (std::int32_t lane : plan_.hosts[host].lanes) {
+      lanes_.resize(std::max<std::size_t>(lanes_.size(), static_cast<std::size_t>(lane) + 1));
+      lanes_[static_cast<std::size_t>(lane)].host = host;
+    }
+  for (std::size_t host = 0; host < agents_.size(); ++host) start_agent_(host);
+}
+
+HeadActor::~HeadActor() = default;
+
+void HeadActor::describe(actors::MethodTable<HeadActor>& table) {
+  table.type("cluster")
+      .method("actors", &HeadActor::actors)
+      .method("nodes", &HeadActor::nodes)
+      .method("pools", &HeadActor::pools)
+      .method("status", &HeadActor::status)
+      .method("whole", &HeadActor::whole)
+      .method("train", &HeadActor::train)
+      .method("output", &HeadActor::output)
+      .method("stop_job", &HeadActor::stop_job)
+      .method("resize", &HeadActor::resize)
+      .method("move", &HeadActor::move)
+      .method("set_policy", &HeadActor::set_policy)
+      .method("down", &HeadActor::down)
+      .method("worker_ended", &HeadActor::worker_ended);
+}
+
+// --- what clients see ---
+
+std::vector<ActorRow> HeadActor::actors() const {
+  std::vector<ActorRow> rows;
+  rows.push_back({"cluster", "head", "ALIVE", plan_.hosts.front().host, ::getpid(), -1, 0, 0, ""});
+  for (std::size_t host = 0; host < agents_.size(); ++host) {
+    const AgentState& agent = agents_[host];
+    rows.push_back({agent_node(host), "agent", agent.state, plan_.hosts[host].host, agent.pid, -1, 0, agent.restarts,
+                    agent.death_cause});
+  }
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    const LaneState& state = lanes_[lane];
+    rows.push_back({lane_node(static_cast<std::int32_t>(lane)), "worker", state.state, plan_.hosts[state.host].host,
+                    state.pid, static_cast<std::int32_t>(lane), state.generation, state.restarts, state.death_cause});
+  }
+  return rows;
+}
+
+std::vector<HostRow> HeadActor::nodes() const {
+  std::vector<HostRow> rows;
+  for (std::size_t host = 0; host < agents_.size(); ++host)
+    rows.push_back(
+        {agent_node(host), plan_.hosts[host].host, agents_[host].state, agents_[host].pid, plan_.hosts[host].lanes});
+  return rows;
+}
+
+std::vector<PoolRow> HeadActor::pools() const {
+  std::vector<PoolRow> rows;
+  if (!job_) return rows;
+  const JobRow job = job_->row();
+  for (const auto& [name, lanes] : job.pools)
+    rows.push_back({name, job_->ended() ? "LEFT" : "ALIVE", lanes, job.generation});
+  return rows;
+}
+
+ClusterRow HeadActor::status() const {
+  ClusterRow row;
+  row.name = plan_.name;
+  row.endpoint = node_->endpoint();
+  row.version = actors::remote::version();
+  row.pid = ::getpid();
+  row.lanes = static_cast<std::int32_t>(lanes_.size());
+  row.alive = static_cast<std::int32_t>(
+      std::count_if(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return lane.state == "ALIVE"; }));
+  row.refused = node_->counters().refused;
+  if (job_) {
+    row.job = job_->row();
+  } else {
+    row.job.state = "none";
+  }
+  row.faults = faults_;
+  return row;
+}
+
+Future<void> HeadActor::whole() {
+  auto promise = std::make_shared<Promise<void>>();
+  auto future = promise->future();
+  waiting_whole_.push_back(std::move(promise));
+  tell_whole();
+  return future;
+}
+
+void HeadActor::tell_whole() {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
+    if (lanes_[lane].state == "DEAD") {
+      for (auto& promise : std::exchange(waiting_whole_, {}))
+        promise->fail(std::make_exception_ptr(Error(lane_node(static_cast<std::int32_t>(lane)),
+                                                    "does not come up: " + lanes_[lane].death_cause, "see its log")));
+      return;
+    }
+  if (std::all_of(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return lane.state == "ALIVE"; }))
+    for (auto& promise : std::exchange(waiting_whole_, {})) promise->set_value();
+}
+
+// --- the job ---
+
+void HeadActor::train(TrainRequest request) {
+  if (leaving_) throw Error(name(), "is going down");
+  if (job_ && !job_->ended())
+    throw Error(name(), "trains already: " + job_->row().dir, "wait for it, or stop it with Ctrl-C in its client");
+  job_ = std::make_shared<JobControl>();
+  Trainer::Place place{node_, self(this), build_, static_cast<std::int32_t>(lanes_.size()), plan_.settings};
+  const auto trainer =
+      runtime().spawn<Trainer>("job" + std::to_string(++jobs_), std::move(place), job_, std::move(request));
+  trainer.call(&Trainer::run);
+}
+
+Future<JobOutput> HeadActor::output(std::uint64_t next) {
+  if (!job_) throw Error(name(), "trains nothing");
+  return job_->output(next);
+}
+
+void HeadActor::stop_job() {
+  if (!job_ || job_->ended()) throw Error(name(), "trains nothing");
+  job_->stop(SIGINT);
+}
+
+Future<void> HeadActor::resize(std::string pool, std::int32_t size) {
+  if (!job_ || job_->ended()) throw Error(name(), "trains nothing whose pool could be resized");
+  return job_->ask([pool, size](actors::Job& job) {
+    if (size < 1) throw Error(pool, "cannot have " + std::to_string(size) + " members", "at least 1");
+    std::vector<std::int32_t> lanes;
+    for (std::int32_t member = 0; member < size; ++member) lanes.push_back(member % job.schedule().stages);
+    job.resize(pool, lanes);
+  });
+}
+
+Future<void> HeadActor::move(std::string pool, std::vector<std::int32_t> lanes) {
+  if (!job_ || job_->ended()) throw Error(name(), "trains nothing whose pool could be moved");
+  return job_->ask([pool, lanes](actors::Job& job) { job.resize(pool, lanes); });
+}
+
+Future<void> HeadActor::set_policy(std::string policy) {
+  if (!job_ || job_->ended()) throw Error(name(), "trains nothing");
+  return job_->ask([policy](actors::Job& job) { job.set_policy(policy); });
+}
+
+Future<std::vector<Fault>> HeadActor::faults_after(std::size_t known) {
+  auto promise = std::make_shared<Promise<std::vector<Fault>>>();
+  auto future = promise->future();
+  if (faults_.size() > known) {
+    promise->set_value(faults_.begin() + static_cast<std::ptrdiff_t>(known), faults_.end());
+  } else {
+    waiting_faults_.push_back({known, std::move(promise)});
+  }
+  return future;
+}
+
+void HeadActor::job_ended() {
+  if (leaving_) end_everything();
+}
+
+void HeadActor::down() {
+  if (std::exchange(leaving_, true)) return;
+  if (job_ && !job_->ended()) {
+    job_->stop(SIGTERM);
+  } else {
+    end_everything();
+  }
+}
+
+void HeadActor::end_everything() {
+  if (std::exchange(ending_, true)) return;
+  for (AgentState& agent : agents_)
+    if (agent.agent) agent.agent.call(&Agent::kill_all);
+  leave_();
+}
+
+// --- processes ---
+
+void HeadActor::joined(actors::remote::NodeInfo info) {
+  if (info.kind == "agent") {
+    for (std::size_t host = 0; host < agents_.size(); ++host) {
+      if (agent_node(host) != info.name) continue;
+      AgentState& agent = agents_[host];
+      agent.state = "ALIVE";
+      agent.pid = info.pid;
+      agent.agent = node_->attach<Agent>(info.name, "agent");
+      for (std::int32_t lane : plan_.hosts[host].lanes) start_worker(lane);
+    }
+    return;
+  }
+  if (info.kind != "worker" || info.lane < 0 || info.lane >= static_cast<std::int32_t>(lanes_.size())) return;
+  LaneState& lane = lanes_[static_cast<std::size_t>(info.lane)];
+  if (info.generation != lane.generation) return node_->declare_lost(info.name, "it was replaced");
+  lane.state = "ALIVE";
+  lane.pid = info.pid;
+  lane.silence.clear();
+  tell_whole();
+}
+
+void HeadActor::start_worker(std::int32_t number) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(number)];
+  AgentState& agent = agents_[lane.host];
+  if (ending_ || agent.state != "ALIVE" || lane.state == "DEAD") return;
+  const std::uint64_t generation = ++lane.generation;
+  lane.silence.clear();
+  lane.pid = 0;
+  auto started = std::make_shared<Future<std::int64_t>>(agent.agent.call(&Agent::start, number, generation));
+  started->on_ready([started, number, generation, me = self(this)] {
+    me.run([started, number, generation](HeadActor& head) {
+      LaneState& lane = head.lanes_[static_cast<std::size_t>(number)];
+      if (lane.generation != generation) return;
+      try {
+        lane.pid = started->get();
+      } catch (const std::exception& error) {
+        head.lane_lost(number, std::string("cannot be started: ") + error.what());
+      }
+    });
+  });
+  self(this).run_after(plan_.settings.start_limit, [number, generation](HeadActor& head) {
+    LaneState& lane = head.lanes_[static_cast<std::size_t>(number)];
+    if (lane.generation != generation || lane.state == "ALIVE") return;
+    lane.silence = "it did not join in time";
+    if (head.agents_[lane.host].agent) head.agents_[lane.host].agent.call(&Agent::kill, number, generation);
+  });
+}
+
+void HeadActor::disconnected(actors::remote::NodeInfo info, std::string cause) {
+  if (info.kind == "worker") {
+    LaneState& lane = lanes_[static_cast<std::size_t>(info.lane)];
+    if (info.generation != lane.generation || lane.state != "ALIVE") return node_->declare_lost(info.name, cause);
+    lane.silence = cause;
+    AgentState& agent = agents_[lane.host];
+    // One that is silent may be stopped: it must not wake again. One that is gone has an exit code, which the agent
+    // reports; nobody guesses.
+    if (agent.agent) agent.agent.call(&Agent::kill, info.lane, info.generation);
+    self(this).run_after(plan_.settings.reap, [lane = info.lane, generation = info.generation, cause](HeadActor& head) {
+      const LaneState& now = head.lanes_[static_cast<std::size_t>(lane)];
+      if (now.generation == generation && now.state == "ALIVE") head.lane_lost(lane, cause);
+    });
+    return;
+  }
+  if (info.kind == "agent") {
+    for (std::size_t host = 0; host < agents_.size(); ++host) {
+      if (agent_node(host) != info.name || agents_[host].pid != info.pid) continue;
+      self(this).run_after(plan_.settings.reap / 2, [host, pid = info.pid, cause](HeadActor& head) {
+        if (head.agents_[host].pid == pid && head.agents_[host].state == "ALIVE") head.agent_lost(host, cause);
+      });
+      return;
+    }
+  }
+  node_->declare_lost(info.name, cause);
+}
+
+void HeadActor::worker_ended(std::int32_t number, std::uint64_t generation, std::int64_t pid, std::string cause) {
+  if (number < 0 || number >= static_cast<std::int32_t>(lanes_.size())) return;
+  LaneState& lane = lanes_[static_cast<std::size_t>(number)];
+  if (lane.generation != generation || lane.state == "DEAD") return;
+  if (pid != 0) lane.pid = pid;
+  const bool silent = lane.silence.starts_with("silent") || lane.silence.starts_with("it did not");
+  lane_lost(number, silent ? lane.silence + ", and was killed" : cause);
+}
+
+void HeadActor::agent_ended(std::uint64_t host, std::string cause) {
+  if (ending_) return;
+  agent_lost(host, cause);
+}
+
+void HeadActor::agent_lost(std::size_t host, const std::string& cause) {
+  AgentState& agent = agents_[host];
+  if (ending_) {
+    agent.state = "LEFT";
+    return;
+  }
+  const bool was_alive = agent.state == "ALIVE";
+  agent.state = "RESTARTING";
+  agent.death_cause = cause;
+  node_->declare_lost(agent_node(host), cause);
+  if (was_alive)
+    faults_.push_back(
+        {job_ ? job_->row().step : 0, agent_node(host), plan_.hosts[host].host, cause, agent.pid, std::time(nullptr)});
+  agent.agent = {};
+  agent.pid = 0;
+  for (std::int32_t lane : plan_.hosts[host].lanes)
+    if (lanes_[static_cast<std::size_t>(lane)].state == "ALIVE") lane_lost(lane, "its host's agent is gone: " + cause);
+  if (++agent.restarts > plan_.settings.max_restarts) {
+    agent.state = "DEAD";
+    for (std::int32_t lane : plan_.hosts[host].lanes) {
+      lanes_[static_cast<std::size_t>(lane)].state = "DEAD";
+      lanes_[static_cast<std::size_t>(lane)].death_cause = "its host's agent does not come up: " + cause;
+    }
+    return tell_whole();
+  }
+  const auto pause = was_alive ? plan_.settings.restart_pause : 5 * plan_.settings.restart_pause;
+  self(this).run_after(pause, [host](HeadActor& head) {
+    if (!head.ending_ && head.agents_[host].state == "RESTARTING") head.start_agent_(host);
+  });
+}
+
+void HeadActor::lane_lost(std::int32_t number, const std::string& cause) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(number)];
+  if (ending_) {
+    lane.state = "LEFT";
+    return;
+  }
+  const bool was_alive = lane.state == "ALIVE";
+  lane.state = "RESTARTING";
+  lane.death_cause = cause;
+  lane.silence.clear();
+  if (was_alive) {
+    faults_.push_back({job_ ? job_->row().step : 0, lane_node(number), plan_.hosts[lane.host].host, cause, lane.pid,
+                       std::time(nullptr)});
+    if (job_) job_->show([&](JobRow& row) { row.cause = lane_node(number) + ": " + cause; });
+  }
+  node_->declare_lost(lane_node(number), cause);
+  for (std::size_t other = 0; other < lanes_.size(); ++other)
+    if (lanes_[other].state == "ALIVE")
+      node_->attach<Worker>(lane_node(static_cast<std::int32_t>(other)), "worker")
+          .call(&Worker::drop_peer, number, cause);
+  for (auto& waiter : std::exchange(waiting_faults_, {})) {
+    if (faults_.size() > waiter.known) {
+      waiter.promise->set_value(faults_.begin() + static_cast<std::ptrdiff_t>(waiter.known), faults_.end());
+    } else {
+      waiting_faults_.push_back(std::move(waiter));
+    }
+  }
+  if (++lane.restarts > plan_.settings.max_restarts) {
+    lane.state = "DEAD";
+    return tell_whole();
+  }
+  // A worker that dies before it has joined waits longer and longer.
+  const auto pause = was_alive ? plan_.settings.restart_pause
+                               : plan_.settings.restart_pause * (1 << std::min(lane.restarts, std::int32_t{6}));
+  self(this).run_after(pause, [number, generation = lane.generation](HeadActor& head) {
+    LaneState& lane = head.lanes_[static_cast<std::size_t>(number)];
+    if (lane.generation == generation && lane.state == "RESTARTING") head.start_worker(number);
+  });
+}
+
+}  // namespace nestor::launch

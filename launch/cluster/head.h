@@ -1,0 +1,125 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nestor/actors/actor.h>
+#include <nestor/actors/future.h>
+#include <nestor/actors/handle.h>
+#include <nestor/actors/remote/node.h>
+#include <nestor/launch/cluster/agent.h>
+#include <nestor/launch/cluster/job_control.h>
+#include <nestor/launch/cluster/rows.h>
+#include <nestor/launch/cluster/settings.h>
+#include <nestor/launch/cluster/worker.h>
+#include <nestor/launch/run.h>
+
+namespace nestor::launch {
+
+/// A host as the cluster file has it.
+struct HostPlan {
+  std::string host;
+  std::vector<std::int32_t> lanes;
+};
+
+/// The actor "cluster" of the head process: knows every process, has dead ones started again, owns the job. Its methods
+/// are what clients call.
+class HeadActor final : public actors::Actor {
+ public:
+  struct Plan {
+    std::string name;
+    std::vector<HostPlan> hosts;
+    ClusterSettings settings;
+  };
+  /// `start_agent(host)` starts the agent of that host, again where it has died. `node` outlives this actor.
+  HeadActor(Plan plan, actors::remote::Node* node, ModelBuilder build, std::function<void(std::size_t)> start_agent,
+            std::function<void()> leave);
+  ~HeadActor() override;
+  static void describe(actors::MethodTable<HeadActor>& table);
+
+  // --- clients ---
+  std::vector<ActorRow> actors() const;
+  std::vector<HostRow> nodes() const;
+  std::vector<PoolRow> pools() const;
+  ClusterRow status() const;
+  /// Completes when every lane is ALIVE; fails with the cause when one is DEAD.
+  actors::Future<void> whole();
+  /// Starts a training. Fails where one is running.
+  void train(TrainRequest request);
+  actors::Future<JobOutput> output(std::uint64_t next);
+  void stop_job();
+  /// Members of a pool from the next step on: `size` of them, on the lanes that hold the fewest parts; or these lanes.
+  actors::Future<void> resize(std::string pool, std::int32_t size);
+  actors::Future<void> move(std::string pool, std::vector<std::int32_t> lanes);
+  actors::Future<void> set_policy(std::string policy);
+  /// Finishes the job's step, saves, ends all processes and the head.
+  void down();
+
+  // --- processes of the cluster ---
+  void joined(actors::remote::NodeInfo info);
+  void disconnected(actors::remote::NodeInfo info, std::string cause);
+  /// From agents: a worker's process has ended.
+  void worker_ended(std::int32_t lane, std::uint64_t generation, std::int64_t pid, std::string cause);
+  /// From the head itself: an agent's process has ended.
+  void agent_ended(std::uint64_t host, std::string cause);
+
+  // --- the job ---
+  std::uint64_t next_incarnation() { return ++incarnations_; }
+  /// Completes with the faults beyond the first `known`, when there are such.
+  actors::Future<std::vector<Fault>> faults_after(std::size_t known);
+  std::size_t fault_count() const { return faults_.size(); }
+  void job_ended();
+
+  static std::string lane_node(std::int32_t lane) { return "lane" + std::to_string(lane); }
+  static std::string agent_node(std::size_t host) { return "agent" + std::to_string(host); }
+
+ private:
+  struct LaneState {
+    std::size_t host = 0;
+    std::string state = "PENDING";
+    std::int64_t pid = 0;
+    std::uint64_t generation = 0;
+    std::int32_t restarts = 0;
+    std::string death_cause;
+    std::string silence;  ///< why its link was lost, while its end is awaited
+  };
+  struct AgentState {
+    std::string state = "PENDING", death_cause;
+    std::int64_t pid = 0;
+    std::int32_t restarts = 0;
+    actors::Handle<Agent> agent;
+  };
+
+  void start_worker(std::int32_t lane);
+  void lane_lost(std::int32_t lane, const std::string& cause);
+  void agent_lost(std::size_t host, const std::string& cause);
+  void tell_whole();
+  void end_everything();
+
+  const Plan plan_;
+  actors::remote::Node* const node_;
+  const ModelBuilder build_;
+  const std::function<void(std::size_t)> start_agent_;
+  const std::function<void()> leave_;
+  std::vector<LaneState> lanes_;
+  std::vector<AgentState> agents_;
+  std::vector<Fault> faults_;
+  std::vector<std::shared_ptr<actors::Promise<void>>> waiting_whole_;
+  struct FaultWaiter {
+    std::size_t known;
+    std::shared_ptr<actors::Promise<std::vector<Fault>>> promise;
+  };
+  std::vector<FaultWaiter> waiting_faults_;
+  std::uint64_t incarnations_ = 0;
+  std::shared_ptr<JobControl> job_;
+  std::int32_t jobs_ = 0;
+  bool leaving_ = false;  ///< `down` was called
+  bool ending_ = false;   ///< ... and the job is over
+};
+
+}  // namespace nestor::launch

@@ -1,0 +1,280 @@
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nestor/actors/error.h>
+#include <nestor/actors/remote/version.h>
+#include <nestor/actors/runtime.h>
+#include <nestor/launch/cluster/child_process.h>
+#include <nestor/launch/cluster/cluster_folder.h>
+#include <nestor/launch/cluster/head.h>
+#include <nestor/launch/cluster/introduction.h>
+#include <nestor/launch/cluster/processes.h>
+#include <nestor/launch/cluster/starters.h>
+#include <nestor/launch/error.h>
+#include <nestor/launch/files.h>
+#include <nestor/launch/interrupts.h>
+
+namespace nestor::launch {
+namespace {
+
+using actors::Handle;
+using actors::remote::Node;
+using actors::remote::NodeEvents;
+using actors::remote::NodeInfo;
+
+/// What ends a process: a code, given once. Any thread.
+class Leave {
+ public:
+  void operator()(int code) {
+    std::lock_guard lock(mutex_);
+    if (!std::exchange(given_, true)) promise_.set_value(code);
+  }
+  int wait() { return promise_.get_future().get(); }
+
+ private:
+  std::mutex mutex_;
+  bool given_ = false;
+  std::promise<int> promise_;
+};
+
+template <class... T>
+void log(const std::string& who, fmt::format_string<T...> text, T&&... values) {
+  fmt::print(stderr, "[{}] {}\n", who, fmt::format(text, std::forward<T>(values)...));
+}
+
+/// The agents' processes. Used by the head's actor, and at the end.
+class Agents {
+ public:
+  Agents(const ClusterFile& file, const ClusterFolder& folder, const Credentials& credentials,
+         const ClusterSettings& settings)
+      : file_(file), folder_(folder), credentials_(credentials), settings_(settings), children_(file.hosts.size()) {
+    for (const auto& host : file.hosts) {
+      lanes_.emplace_back();
+      for (std::int32_t i = 0; i < host.lanes; ++i) lanes_.back().push_back(next_lane_++);
+    }
+  }
+  const std::vector<std::vector<std::int32_t>>& lanes() const { return lanes_; }
+
+  void start(std::size_t host, const std::string& endpoint, std::function<void(std::string)> ended) {
+    children_[host].reset();  // one that hangs
+    const ClusterFile::Host& plan = file_.hosts[host];
+    const auto variables = settings_.environment();
+    Introduction introduction;
+    introduction.cluster = file_.name;
+    introduction.host = plan.host;
+    introduction.host_number = static_cast<std::int64_t>(host);
+    introduction.endpoint = endpoint;
+    introduction.head_key = credentials_.head.public_key;
+    introduction.keys = credentials_.hosts[host];
+    introduction.secret = credentials_.secret;
+    introduction.own_lanes = lanes_[host];
+    introduction.lanes = next_lane_;
+    if (file_.launch == ClusterFile::Launch::local) introduction.logs = (folder_.path() / "logs").string();
+    ChildProcess::Options options;
+    options.arguments = agent_command(file_.launch, plan, program_file(), variables);
+    options.environment = agent_environment(file_.launch, plan, variables);
+    options.input = introduction.write();
+    options.log = folder_.log(HeadActor::agent_node(host));
+    children_[host] = std::make_unique<ChildProcess>(
+        std::move(options), [this, host, ended = std::move(ended)](const std::string& cause) {
+          ended(agent_end(file_.launch, file_.hosts[host], program_file(), cause));
+        });
+  }
+  void end_all() { children_.clear(); }
+
+ private:
+  const ClusterFile& file_;
+  const ClusterFolder& folder_;
+  const Credentials& credentials_;
+  const ClusterSettings& settings_;
+  std::vector<std::unique_ptr<ChildProcess>> children_;
+  std::vector<std::vector<std::int32_t>> lanes_;
+  std::int32_t next_lane_ = 0;
+};
+
+/// Which keys may be whom.
+std::string admit(const NodeInfo& info, const std::string& key, const std::vector<std::vector<std::int32_t>>& lanes) {
+  if (info.kind == "client") return key == "client" ? "" : "clients have a key of their own";
+  for (std::size_t host = 0; host < lanes.size(); ++host) {
+    if (key != "host" + std::to_string(host)) continue;
+    if (info.kind == "agent" && info.name == HeadActor::agent_node(host)) return "";
+    if (info.kind == "worker" && info.name == HeadActor::lane_node(info.lane) &&
+        std::find(lanes[host].begin(), lanes[host].end(), info.lane) != lanes[host].end())
+      return "";
+  }
+  return info.name + " does not belong to the key \"" + key + "\"";
+}
+
+/// The head's actor, for events that may come before it is there.
+class HeadSlot {
+ public:
+  void set(const Handle<HeadActor>& head) {
+    std::lock_guard lock(mutex_);
+    head_ = head;
+  }
+  template <class Method, class... Args>
+  void call(Method method, Args&&... args) {
+    std::lock_guard lock(mutex_);
+    if (head_) head_.call(method, std::forward<Args>(args)...);
+  }
+
+ private:
+  std::mutex mutex_;
+  Handle<HeadActor> head_;
+};
+
+}  // namespace
+
+std::string program_file() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+int run_head(const std::string& cluster, const ModelBuilder& build) {
+  const ClusterFolder folder(cluster);
+  const ClusterFolder::Lock lock(folder.lock_file());
+  if (!lock.held()) throw WorkError("cluster " + cluster, "has a head already");
+  const ClusterFile file = read_cluster_file(read_text(folder.path() / "cluster.yaml"), "cluster.yaml");
+  const Credentials credentials = folder.read_credentials();
+  ClusterSettings settings = ClusterSettings::from_environment();
+  if (settings.transports.empty() && file.one_host()) settings.transports = "posix,cma,self";  // opens no port
+
+  Interrupts interrupts;
+  Leave leave;
+  HeadSlot slot;
+  Agents agents(file, folder, credentials, settings);
+  actors::Runtime runtime;
+  NodeInfo self;
+  self.kind = "head";
+  self.host = file.head_host;
+  self.pid = ::getpid();
+  Node::Head head{fmt::format("tcp://{}:{}", file.head_host, file.head_port), credentials.head, {}};
+  head.allowed[credentials.client.public_key] = "client";
+  for (std::size_t i = 0; i < credentials.hosts.size(); ++i)
+    head.allowed[credentials.hosts[i].public_key] = "host" + std::to_string(i);
+  NodeEvents events;
+  events.admit = [&agents](const NodeInfo& info, const std::string& key) { return admit(info, key, agents.lanes()); };
+  events.joined = [&slot](const NodeInfo& info) { slot.call(&HeadActor::joined, info); };
+  events.disconnected = [&slot](const NodeInfo& info, const std::string& cause) {
+    slot.call(&HeadActor::disconnected, info, cause);
+  };
+  std::optional<Node> node;
+  node.emplace(runtime, self, head, events, settings.link());
+
+  HeadActor::Plan plan{file.name, {}, settings};
+  for (std::size_t host = 0; host < file.hosts.size(); ++host)
+    plan.hosts.push_back({file.hosts[host].host, agents.lanes()[host]});
+  const auto start_agent = [&](std::size_t host) {
+    agents.start(host, node->endpoint(), [&slot, host](std::string cause) {
+      slot.call(&HeadActor::agent_ended, static_cast<std::uint64_t>(host), std::move(cause));
+    });
+  };
+  const auto actor = runtime.spawn<HeadActor>("cluster", plan, &*node, build, start_agent, [&leave] { leave(0); });
+  slot.set(actor);
+  folder.write(ClusterState{node->endpoint(), actors::remote::version(), ::getpid(), start_time_of(::getpid())});
+  log("head", "listens at {}, {} lanes on {} hosts", node->endpoint(), file.lanes(), file.hosts.size());
+  interrupts.on_first([&] { slot.call(&HeadActor::down); });
+  interrupts.on_second([&leave] { leave(1); });
+  if (interrupts.requested()) slot.call(&HeadActor::down);
+  const int code = leave.wait();
+  interrupts.on_first({});
+  interrupts.on_second({});
+  slot.set({});
+  runtime.shutdown(std::chrono::seconds(30));
+  agents.end_all();
+  node.reset();
+  folder.forget();
+  log("head", "down");
+  return code;
+}
+
+int run_agent(const std::string& text) {
+  const Introduction introduction = Introduction::read(text);
+  const ClusterSettings settings = ClusterSettings::from_environment();
+  const std::string me = HeadActor::agent_node(static_cast<std::size_t>(introduction.host_number));
+  Interrupts interrupts;
+  Leave leave;
+  interrupts.on_first([&leave] { leave(0); });
+  actors::Runtime runtime;
+  NodeInfo self{me, "agent", introduction.host, ::getpid(), -1, 0};
+  NodeEvents events;
+  events.head_link = [&](const std::string& cause) {
+    if (cause.empty()) return;
+    log(me, "lost the head: {}", cause);
+    leave(cause == "left" ? 0 : 1);
+  };
+  std::optional<Node> node;
+  const auto start = [&](std::int32_t lane, std::uint64_t generation,
+                         std::function<void(std::string)> ended) -> std::unique_ptr<Agent::Child> {
+    class Process final : public Agent::Child {
+     public:
+      Process(ChildProcess::Options options, std::function<void(const std::string&)> ended)
+          : process_(std::move(options), std::move(ended)) {}
+      std::int64_t pid() const override { return process_.pid(); }
+      void signal(int number) override { process_.signal(number); }
+
+     private:
+      ChildProcess process_;
+    };
+    Introduction worker = introduction;
+    worker.lane = lane;
+    worker.generation = generation;
+    ChildProcess::Options options;
+    options.arguments = {program_file(), "node", "worker"};
+    options.input = worker.write();
+    if (!introduction.logs.empty())
+      options.log = std::filesystem::path(introduction.logs) / (HeadActor::lane_node(lane) + ".log");
+    return std::make_unique<Process>(std::move(options), std::move(ended));
+  };
+  const auto report = [&](std::int32_t lane, std::uint64_t generation, std::int64_t pid, std::string cause) {
+    log(me, "lane {} (pid {}) ended: {}", lane, pid, cause);
+    node->attach<HeadActor>("head", "cluster").call(&HeadActor::worker_ended, lane, generation, pid, std::move(cause));
+  };
+  const auto agent = runtime.spawn<Agent>("agent", start, report);
+  node.emplace(runtime, self, introduction.member(), events, settings.link());
+  node->wait_joined(settings.head_limit);
+  log(me, "joined {}", introduction.endpoint);
+  const int code = leave.wait();
+  agent.call(&Agent::kill_all).wait_for(std::chrono::seconds(10));
+  runtime.shutdown(std::chrono::seconds(10));
+  node.reset();
+  return code;
+}
+
+int run_worker(const std::string& text, const ModelBuilder& build) {
+  const Introduction introduction = Introduction::read(text);
+  const ClusterSettings settings = ClusterSettings::from_environment();
+  const std::string me = HeadActor::lane_node(introduction.lane);
+  Interrupts interrupts;
+  Leave leave;
+  interrupts.on_first([&leave] { leave(0); });
+  actors::Runtime runtime;
+  NodeInfo self{me, "worker", introduction.host, ::getpid(), introduction.lane, introduction.generation};
+  NodeEvents events;
+  events.head_link = [&](const std::string& cause) {
+    if (cause.empty()) return;
+    log(me, "lost the head: {}", cause);
+    leave(cause == "left" ? 0 : 1);
+  };
+  runtime.spawn<Worker>("worker", introduction.lane, settings.ucx(introduction.secret), build);
+  Node node(runtime, self, introduction.member(), events, settings.link());
+  node.wait_joined(settings.head_limit);
+  log(me, "joined {}, pid {}, start {}", introduction.endpoint, ::getpid(), introduction.generation);
+  const int code = leave.wait();
+  // Whatever it computes is worth nothing without the head: do not wait for it.
+  try {
+    runtime.shutdown(std::chrono::seconds(2));
+  } catch (const actors::Error& error) {
+    log(me, "{}", error.what());
+    std::_Exit(code == 0 ? 1 : code);
+  }
+  return code;
+}
+
+}  // namespace nestor::launch

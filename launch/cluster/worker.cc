@@ -1,0 +1,72 @@
+#include <chrono>
+
+#include <nestor/actors/error.h>
+#include <nestor/actors/runtime.h>
+#include <nestor/launch/cluster/worker.h>
+#include <nestor/launch/config.h>
+#include <nestor/launch/training_set.h>
+
+namespace nestor::launch {
+
+using namespace std::chrono_literals;
+
+Worker::Worker(std::int32_t lane, comm::UcxOptions transport, ModelBuilder build)
+    : lane_(lane), transport_(std::move(transport)), build_(std::move(build)) {}
+
+void Worker::describe(actors::MethodTable<Worker>& table) {
+  table.type("worker")
+      .method("open", &Worker::open)
+      .method("connect", &Worker::connect)
+      .method("drop_peer", &Worker::drop_peer)
+      .method("close", &Worker::close)
+      .method("transports", &Worker::transports);
+}
+
+std::string Worker::executor_name(std::int32_t lane, std::uint64_t incarnation) {
+  return "executor" + std::to_string(lane) + "." + std::to_string(incarnation);
+}
+
+void Worker::end_executor(const std::string& why) {
+  if (!executor_) return;
+  auto ended = executor_.stop();
+  if (!ended.wait_for(30s)) executor_.kill(why);
+  executor_ = {};
+  channel_.reset();
+}
+
+std::string Worker::open(Opening opening) {
+  end_executor("another job takes its lane");
+  const std::string made_from = opening.config + '\n' + opening.vocabulary;
+  if (!spec_ || config_read_ != made_from) {
+    const TrainConfig config = read_config(opening.config, opening.source, {});
+    TrainingSet set = load_training_set(config, build_, opening.vocabulary);
+    spec_ = std::make_shared<const actors::JobSpec>(actors::JobSpec{set.model, set.dataset, config.schedule,
+                                                                    config.optimizer, config.run.seed, config.run.dtype,
+                                                                    config.run.step_deadline});
+    config_read_ = made_from;
+  }
+  channel_ = comm::open_ucx_channel(lane_, opening.lanes, transport_);
+  executor_ = runtime().spawn<actors::Executor>(executor_name(lane_, opening.incarnation), lane_, spec_,
+                                                std::shared_ptr<comm::Channel>(channel_));
+  return channel_->address();
+}
+
+void Worker::connect(std::map<std::int32_t, std::string> addresses) {
+  if (!channel_) throw actors::Error(name(), "has no job to connect", "open one first");
+  for (const auto& [lane, address] : addresses)
+    if (lane != lane_) channel_->set_peer(lane, address);
+}
+
+void Worker::drop_peer(std::int32_t lane, std::string cause) {
+  if (channel_ && lane != lane_) channel_->drop_peer(lane, cause);
+}
+
+void Worker::close() {
+  end_executor("its job has ended");
+}
+
+std::string Worker::transports() const {
+  return channel_ ? channel_->transports() : "";
+}
+
+}  // namespace nestor::launch

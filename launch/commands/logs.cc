@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <nestor/actors/future.h>
+#include <nestor/launch/cluster/cluster_folder.h>
+#include <nestor/launch/commands/command.h>
+#include <nestor/launch/error.h>
+#include <nestor/launch/interrupts.h>
+
+namespace nestor::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct LogsOptions {
+  std::string actor, cluster;
+  bool follow = false;
+};
+
+/// A log file, read on from where it was left. A line is printed whole or not yet.
+class Tail {
+ public:
+  explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
+  void print_new() {
+    std::ifstream in(file_, std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(at_));
+    std::string line;
+    while (std::getline(in, line) && !in.eof()) {
+      at_ += line.size() + 1;
+      const std::string prefix = "[" + file_.stem().string() + "]";
+      std::cout << (line.starts_with(prefix) ? "" : prefix + " ") << line << '\n';
+    }
+    std::cout << std::flush;
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::size_t at_ = 0;
+};
+
+ClusterFolder folder_of(const std::string& name) {
+  if (!name.empty()) {  // also of one that has ended
+    ClusterFolder folder(name);
+    if (std::filesystem::exists(folder.path() / "logs")) return folder;
+  }
+  return ClusterFolder::find_running(name);
+}
+
+int logs(const LogsOptions& options) {
+  const ClusterFolder folder = folder_of(options.cluster);
+  std::map<std::string, Tail> tails;
+  Interrupts interrupts;
+  auto wake = std::make_shared<actors::Promise<void>>();
+  auto woken = wake->future();
+  interrupts.on_first([wake] { wake->set_value(); });
+  for (;;) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "logs")) {
+      const std::string name = entry.path().stem().string();
+      if (options.actor.empty() || options.actor == name || (options.actor == "cluster" && name == "head"))
+        tails.try_emplace(name, entry.path());
+    }
+    if (tails.empty())
+      throw InputError("logs", "there are none of \"" + options.actor + "\"", "nestor list actors names them");
+    for (auto& [name, tail] : tails) tail.print_new();
+    if (!options.follow || interrupts.requested() || woken.wait_for(200ms)) return 0;
+  }
+}
+
+}  // namespace
+
+void add_logs(CLI::App& program, Session& session) {
+  auto options = std::make_shared<LogsOptions>();
+  auto command = program.add_subcommand("logs", "Print the logs of a cluster's processes, prefixed by their names");
+  command->add_option("actor", options->actor, "head, agent0, lane1, ...; all where left out");
+  command->add_option("--cluster", options->cluster, "Its name; may be left out when one runs")->type_name("NAME");
+  command->add_flag("-f,--follow", options->follow, "Go on until Ctrl-C");
+  command->footer("Example:\n  nestor logs -f");
+  command->callback([options, &session] { session.action = [options] { return logs(*options); }; });
+}
+
+}  // namespace nestor::launch

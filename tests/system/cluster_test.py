@@ -1,0 +1,224 @@
+"""A cluster of processes on this host, as a user runs it: up, train, status, list, resize, faults, down.
+
+usage: cluster_test.py NESTOR
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from nestor_cli import CONFIG, environment, metrics
+
+PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
+CLUSTER = """format: nestor.cluster/1
+name: {name}
+head: {{host: 127.0.0.1, port: 0}}
+hosts:
+  - {{host: 127.0.0.1, lanes: {lanes}}}
+launch: local
+"""
+TRAIN = CONFIG.replace("steps: 3", "steps: 8").replace("checkpoint_every: 0", "checkpoint_every: 2, dtype: float64")
+
+
+class Cluster:
+    def __init__(self, folder, lanes, name="lab"):
+        self.folder = folder
+        self.home = folder / "home"
+        self.name = name
+        (folder / f"{name}.yaml").write_text(CLUSTER.format(name=name, lanes=lanes))
+        (folder / "config.yaml").write_text(TRAIN)
+
+    def environment(self):
+        return {**environment(), "NESTOR_HOME": str(self.home)}
+
+    def run(self, *arguments, code=0, timeout=120):
+        done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
+                              timeout=timeout, env=self.environment())
+        assert done.returncode == code, f"{arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}"
+        return done
+
+    def json(self, *arguments):
+        return json.loads(self.run(*arguments, "--format", "json").stdout)
+
+    def logs(self):
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-2000:]}" for path in sorted(self.home.glob("*/logs/*")))
+
+    def pids(self):
+        return [row["pid"] for row in self.json("list", "actors")]
+
+    def workers(self):
+        return {row["lane"]: row for row in self.json("list", "actors") if row["kind"] == "worker"}
+
+    def start(self, *arguments):
+        return subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, env=self.environment(), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def gone(pids):
+    """Waits until none of the processes is left; fails after a while."""
+    deadline = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < deadline, f"left over: {[pid for pid in pids if os.path.exists(f'/proc/{pid}')]}"
+        time.sleep(0.02)
+
+
+def shared_memory():
+    return set(os.listdir("/dev/shm"))
+
+
+def same(a, b, within=1e-9):
+    assert [line["step"] for line in a] == [line["step"] for line in b], (a, b)
+    for left, right in zip(a, b):
+        for x, y in [(left["loss"], right["loss"]), *((left["losses"][k], right["losses"][k]) for k in left["losses"])]:
+            assert abs(x - y) <= within * abs(x), (left, right)
+
+
+def life(folder):
+    cluster = Cluster(folder, 2)
+    before = shared_memory()
+    reference = subprocess.run([PROGRAM, "train", "config.yaml", "--set", "run.dir=embedded"], cwd=folder,
+                               env=environment(), capture_output=True, text=True)
+    assert reference.returncode == 0, reference.stderr
+    cluster.run("up", "lab.yaml")
+    again = cluster.run("up", "lab.yaml")
+    assert "runs already" in again.stderr, again.stderr
+    pids = cluster.pids()
+    states = {row["name"]: row["state"] for row in cluster.json("list", "actors")}
+    assert set(states.values()) == {"ALIVE"} and {"cluster", "agent0", "lane0", "lane1"} <= set(states), states
+    cluster.run("train", "config.yaml", "--cluster")
+    same(metrics(folder / "embedded"), metrics(folder / "run"))
+    status = cluster.json("status")
+    assert status["state"] == "done" and status["step"] == 8 and status["faults"] == [], status
+    refused = cluster.run("train", "config.yaml", "--cluster", code=2)
+    assert "--resume" in refused.stderr, refused.stderr
+    # Nothing secret where others may read it.
+    for pid in pids:
+        command = pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+        for key in cluster.home.glob("lab/keys/*"):
+            assert key.stat().st_mode & 0o077 == 0, key
+            assert key.read_text().strip().split()[-1] not in command
+    cluster.run("down")
+    cluster.run("down")
+    gone(pids)
+    assert shared_memory() <= before, shared_memory() - before
+
+
+def faults(folder):
+    """A worker killed, stopped, and its agent killed: reported with cause; losses as if nothing had happened."""
+    cluster = Cluster(folder, 2)
+    (folder / "config.yaml").write_text(TRAIN.replace("steps: 8", "steps: 40"))
+    subprocess.run([PROGRAM, "train", "config.yaml", "--set", "run.dir=embedded"], cwd=folder, env=environment(),
+                   check=True, capture_output=True)
+    cluster.run("up", "lab.yaml")
+    pids = set(cluster.pids())
+    job = cluster.start("train", "config.yaml", "--cluster")
+    wanted = [("lane1", signal.SIGKILL, "signal 9"), ("lane0", signal.SIGSTOP, "silent"), ("lane0", signal.SIGABRT, "signal 6"),
+              ("agent0", signal.SIGKILL, "signal 9")]
+    for number, (victim, how, _) in enumerate(wanted):
+        deadline = time.monotonic() + 60
+        while True:
+            status = cluster.json("status")
+            if status["state"] == "running" and status["step"] >= 2 * number + 1 and status["alive"] == 2:
+                break
+            assert time.monotonic() < deadline and job.poll() is None, f"{status}\n{cluster.logs()}"
+        rows = {row["name"]: row for row in cluster.json("list", "actors")}
+        pids |= set(row["pid"] for row in rows.values())
+        known = len(status["faults"])
+        os.kill(rows[victim]["pid"], how)
+        while len(cluster.json("status")["faults"]) == known:
+            assert time.monotonic() < deadline, cluster.logs()
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 0, f"{out}\n{err}\n{cluster.logs()}"
+    same(metrics(folder / "embedded"), metrics(folder / "run"))
+    seen = [(fault["actor"], fault["cause"]) for fault in cluster.json("status")["faults"]]
+    for victim, _, cause in wanted:
+        assert any(actor == victim and cause in text for actor, text in seen), (victim, cause, seen)
+    cluster.run("down")
+    gone(pids - {0})
+
+
+def resizing(folder):
+    cluster = Cluster(folder, 3)
+    (folder / "config.yaml").write_text(TRAIN.replace("steps: 8", "steps: 500").replace("stages: 2", "stages: 3"))
+    subprocess.run([PROGRAM, "train", "config.yaml", "--set", "run.dir=embedded"], cwd=folder, env=environment(),
+                   check=True, capture_output=True)
+    cluster.run("up", "lab.yaml")
+    job = cluster.start("train", "config.yaml", "--cluster", "lab", "--set", "schedule.pools={vision: 1}")
+    for size in 3, 2:
+        while cluster.json("status")["state"] != "running":
+            assert job.poll() is None, job.communicate()
+        cluster.run("resize", "vision", size)
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 0, err
+    pools = {row["name"]: row for row in cluster.json("list", "pools")}
+    assert pools["vision"]["size"] == 2, pools
+    same(metrics(folder / "embedded"), metrics(folder / "run"))
+    cluster.run("down")
+
+
+def the_heads_end(folder):
+    """The head killed: nothing is left, and the run goes on after another `up`."""
+    cluster = Cluster(folder, 2)
+    (folder / "config.yaml").write_text(TRAIN.replace("steps: 8", "steps: 400"))
+    cluster.run("up", "lab.yaml")
+    pids = cluster.pids()
+    job = cluster.start("train", "config.yaml", "--cluster")
+    while cluster.json("status")["step"] < 5:
+        assert job.poll() is None
+    head = next(row["pid"] for row in cluster.json("list", "actors") if row["kind"] == "head")
+    os.kill(head, signal.SIGKILL)
+    _, err = job.communicate(timeout=60)
+    assert job.returncode == 1 and "head" in err, err
+    gone(pids)
+    cluster.run("up", "lab.yaml")
+    cluster.run("train", "config.yaml", "--cluster", "--resume", "--set", "run.steps=12")
+    assert [line["step"] for line in metrics(folder / "run")] == list(range(1, len(metrics(folder / "run")) + 1))
+    cluster.run("down")
+
+
+def two_clusters(folder):
+    one, two = Cluster(folder, 1, "one"), Cluster(folder, 1, "two")
+    one.run("up", "one.yaml")
+    two.run("up", "two.yaml")
+    ambiguous = one.run("status", code=2)
+    assert "one" in ambiguous.stderr and "two" in ambiguous.stderr, ambiguous.stderr
+    one.run("down", "one")
+    assert two.json("status", "--cluster", "two")["alive"] == 1
+    two.run("down", "two")
+    nothing = one.run("status", code=2)
+    assert "nestor up" in nothing.stderr, nothing.stderr
+
+
+def foreground(folder):
+    cluster = Cluster(folder, 1)
+    process = cluster.start("up", "lab.yaml", "--foreground")
+    for line in process.stderr:
+        if "ALIVE" in line:
+            break
+    pids = cluster.pids()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130, process.returncode
+    gone(pids)
+
+
+def main():
+    cases = [life, two_clusters, foreground, resizing, faults, the_heads_end]
+    for case in [c for c in cases if len(sys.argv) < 3 or c.__name__ in sys.argv[2:]]:
+        with tempfile.TemporaryDirectory() as folder:
+            started = time.monotonic()
+            folder = pathlib.Path(folder)
+            try:
+                case(folder)
+            finally:
+                for name in "lab", "one", "two":
+                    subprocess.run([PROGRAM, "down", name], env={**environment(), "NESTOR_HOME": str(folder / "home")},
+                                   capture_output=True)
+            print(f"{case.__name__}: fine ({time.monotonic() - started:.1f} s)", flush=True)
+
+
+main()
