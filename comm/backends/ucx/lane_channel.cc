@@ -279,23 +279,21 @@ void LaneChannel::drop_peer(std::int32_t lane, const std::string& cause) {
 std::string LaneChannel::transports() const {
   std::lock_guard turn(engine_.turn());
   std::set<std::string> names;
-  const auto collect = [&](const std::string& text) {
-    std::istringstream words(text);
-    for (std::string word; words >> word;) {
-      const auto colon = word.find(':');  // "0:tcp/eth0.0" or "tcp/eth0"
-      const auto slash = word.find('/');
-      if (slash == std::string::npos) continue;
-      std::string name = word.substr(colon == std::string::npos || colon > slash ? 0 : colon + 1);
-      if (const auto dot = name.find('.'); dot != std::string::npos) name.resize(dot);
-      if (name.ends_with("/memory")) name.resize(name.size() - 7);
-      names.insert(name);
-    }
+  // "# lane[0]:  0:posix/memory.0 md[0] -> ..." is posix, "1:tcp/eth0.0" is tcp/eth0.
+  const auto collect = [&](const std::string& line) {
+    const auto slash = line.find('/');
+    if (line.find("lane[") == std::string::npos || slash == std::string::npos) return;
+    const auto start = line.find_last_of(" :", slash) + 1;
+    std::string name = line.substr(start, line.find_first_of(" \t", slash) - start);
+    name.resize(std::min(name.size(), name.rfind('.')));
+    if (name.ends_with("/memory")) name.resize(name.size() - 7);
+    names.insert(name);
   };
   for (const Peer& peer : endpoints_.all()) {
     if (peer.endpoint == nullptr || peer.failed) continue;
     std::istringstream lines(printed([&](FILE* file) { ucp_ep_print_info(peer.endpoint, file); }));
     for (std::string line; std::getline(lines, line);) {
-      if (line.find("lane[") != std::string::npos) collect(line);
+      collect(line);
     }
   }
   std::string text;
