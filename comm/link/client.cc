@@ -47,7 +47,7 @@ Client::~Client() {
   for (Frame frame; !heard && read_monitor().empty() && now_() < until;) {
     said = said || send_frame(*socket_, kNoRoute, Kind::bye).code != Code::misuse;
     while (receive_frame(*socket_, false, &frame)) heard = heard || frame.kind() == Kind::bye;
-    if (!heard && !readable())
+    if (!heard && !readable(*socket_))
       wait_readable({data, monitor_->descriptor()}, said ? until : std::min(until, now_() + kGoodbye / 50));
   }
   disconnect();
@@ -63,10 +63,6 @@ std::string Client::trouble() const {
   return trouble_;
 }
 
-bool Client::readable() {
-  return (socket_->get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
-}
-
 Status Client::send(std::string message) {
   if (message.size() > options_.max_message)
     return {Code::misuse, "a message of " + std::to_string(message.size()) + " bytes (a link's are at most " +
@@ -78,7 +74,7 @@ Status Client::send(std::string message) {
     sent_ = now_();
   else
     status.message = "server: " + status.message;
-  if (asleep_ && readable()) {  // the signal for what came is consumed
+  if (asleep_ && readable(*socket_)) {  // the signal for what came is consumed
     asleep_ = false;
     wake_.signal();
   }
@@ -228,7 +224,8 @@ std::string Client::serve() {
       if (cause.empty() && drained && closed) cause = "connection closed";
       if (cause.empty() && drained) {
         cause = beat(now);
-        asleep = asleep_ = cause.empty() && arrived_.empty() && !readable();  // sending may have consumed a signal
+        asleep = asleep_ =
+            cause.empty() && arrived_.empty() && !readable(*socket_);  // sending may have consumed a signal
         until = next_beat_;
       }
       last_round_ = now;

@@ -39,7 +39,6 @@ class Client final : public LinkClient {
   void pause(std::chrono::milliseconds time);
   void disconnect();
   bool stopped() const;
-  bool readable();
 
   LinkHandler& handler_;
   const LinkOptions options_;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kBatch = 64;  // frames that are read before the handler hears of them
 constexpr std::chrono::milliseconds kGoodbye{1000};
+constexpr std::size_t kMostStrangers = 256;  // connections that have not proven a key: each costs a descriptor
 
 Time now_() {
   return std::chrono::steady_clock::now();
@@ -36,6 +37,7 @@ Server::Server(const std::string& endpoint, const LinkKeys& keys, LinkHandler& h
     socket_.set(zmq::sockopt::curve_server, true);
     socket_.set(zmq::sockopt::zap_domain, "nestor");
     socket_.set(zmq::sockopt::router_mandatory, true);
+    socket_.set(zmq::sockopt::backlog, 1024);  // a whole cluster may come at once
     socket_.set(zmq::sockopt::ipv6, address.starts_with("tcp://["));
     monitor_ = std::make_unique<Monitor>(context_, socket_, "monitor", ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
     socket_.bind(address);
@@ -71,7 +73,7 @@ void Server::say_goodbye() {
     }
     read_monitor();
     for (auto connection : std::exchange(ended_, {})) by_connection_.erase(connection);
-    if (!by_connection_.empty() && !readable())
+    if (!by_connection_.empty() && !readable(socket_))
       wait_readable({data, monitor_->descriptor()}, routes.empty() ? until : std::min(until, now_() + kGoodbye / 50));
   }
 }
@@ -100,7 +102,7 @@ Status Server::send(const std::string& peer, std::string message) {
   } else {
     status.message = peer + ": " + status.message;
   }
-  if (asleep_ && readable()) {
+  if (asleep_ && readable(socket_)) {
     asleep_ = false;
     wake_.signal();
   }
@@ -118,10 +120,6 @@ void Server::close(const std::string& peer) {
   wake_.signal();
 }
 
-bool Server::readable() {
-  return (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
-}
-
 void Server::run() {
   const int data = static_cast<int>(socket_.get(zmq::sockopt::fd)), zap = static_cast<int>(zap_.get(zmq::sockopt::fd));
   std::vector<Happening> told;
@@ -134,11 +132,12 @@ void Server::run() {
       auto now = now_();
       admit();
       read_monitor();
+      turn_away();
       if (read_frames(now)) {
         end_connections();
         until = beat(now);
         // Sending may have consumed a signal: look once more before sleeping.
-        asleep_ = happenings_.empty() && ended_.empty() && !readable();
+        asleep_ = happenings_.empty() && ended_.empty() && !readable(socket_);
       }
       last_round_ = now;
       told.swap(happenings_);
@@ -172,10 +171,25 @@ void Server::read_monitor() {
     auto descriptor = static_cast<int>(event.value);
     if (event.event == ZMQ_EVENT_ACCEPTED) {
       connections_[descriptor] = ++last_connection_;
+      strangers_[last_connection_] = descriptor;
     } else if (auto found = connections_.find(descriptor); found != connections_.end()) {
       ended_.push_back(found->second);
+      strangers_.erase(found->second);
       connections_.erase(found);
     }
+  }
+}
+
+void Server::turn_away() {
+  // The oldest go first: a peer needs milliseconds to prove its key, and tries again where it was unlucky.
+  while (strangers_.size() > kMostStrangers) {
+    const auto [connection, descriptor] = *strangers_.begin();
+    Duplicate duplicate(descriptor);
+    read_monitor();  // still that connection's? (greet)
+    const auto found = strangers_.find(connection);
+    if (found == strangers_.end()) continue;
+    duplicate.shut_down();
+    strangers_.erase(found);
   }
 }
 
@@ -267,6 +281,7 @@ void Server::greet(Frame& frame, Time now) {
   read_monitor();
   auto after = connections_.find(descriptor);
   if (after == connections_.end() || after->second != connection) return;
+  strangers_.erase(connection);
   by_connection_[connection] = peer;
   if (!send_frame(socket_, peer->route, Kind::welcome, kProtocol).ok()) return;
   by_name_[peer->name] = by_route_[peer->route] = peer;
@@ -318,6 +333,7 @@ Time Server::beat(Time now) {
     }
     next_beat_ = std::min(next_beat_, peer->sent + options_.heartbeat);
   }
+  next_beat_ = std::max(next_beat_, now + options_.heartbeat / 16);  // many peers share a round
   return next_beat_;
 }
 

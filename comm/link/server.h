@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -47,6 +48,7 @@ class Server final : public LinkServer {
   void run();
   // All of these with `mutex_` held, in the link's thread.
   void read_monitor();
+  void turn_away();
   void admit();
   bool read_frames(Time now);
   void take(Frame& frame, Time now);
@@ -54,7 +56,6 @@ class Server final : public LinkServer {
   void end_connections();
   Time beat(Time now);
   void lose(const PeerPointer& peer, const std::string& cause);
-  bool readable();
   void say_goodbye();
 
   LinkHandler& handler_;
@@ -71,6 +72,7 @@ class Server final : public LinkServer {
   std::unordered_map<std::string, PeerPointer> by_name_, by_route_;
   std::unordered_map<std::uint64_t, PeerPointer> by_connection_;
   std::unordered_map<int, std::uint64_t> connections_;  // number of the connection by descriptor
+  std::map<std::uint64_t, int> strangers_;              // connections without a hello yet, and their descriptors
   std::vector<std::uint64_t> ended_;                    // connections that closed
   std::uint64_t last_connection_ = 0, last_peer_ = 0;
   std::vector<Happening> happenings_;  // to be told to the handler

@@ -78,14 +78,17 @@ Monitor::~Monitor() {
 }
 
 bool Monitor::next(Event* event) {
-  zmq::message_t head, address;
-  if (!reader_.recv(head, zmq::recv_flags::dontwait)) return false;
-  if (head.more()) [[maybe_unused]]
-    auto size = reader_.recv(address, zmq::recv_flags::dontwait);
-  if (head.size() < 6) return next(event);
-  std::memcpy(&event->event, head.data<char>(), 2);
-  std::memcpy(&event->value, head.data<char>() + 2, 4);
-  return true;
+  const auto take = [&](zmq::message_t& part) {
+    return uninterrupted([&] { return reader_.recv(part, zmq::recv_flags::dontwait); }).has_value();
+  };
+  for (zmq::message_t head, address; take(head);) {
+    if (head.more() && !take(address)) return false;
+    if (head.size() < sizeof event->event + sizeof event->value) continue;
+    std::memcpy(&event->event, head.data<char>(), sizeof event->event);
+    std::memcpy(&event->value, head.data<char>() + sizeof event->event, sizeof event->value);
+    return true;
+  }
+  return false;
 }
 
 void configure(zmq::socket_t& socket, const LinkOptions& options, const LinkKeys& keys) {

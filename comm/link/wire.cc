@@ -13,10 +13,10 @@ Status send_frame(zmq::socket_t& socket, const std::string& route, Kind kind, st
   try {
     if (!route.empty()) {
       zmq::message_t head(route.data(), route.size());
-      if (!socket.send(head, zmq::send_flags::dontwait | zmq::send_flags::sndmore))
+      if (!uninterrupted([&] { return socket.send(head, zmq::send_flags::dontwait | zmq::send_flags::sndmore); }))
         return {Code::misuse, "its queue is full (it reads more slowly than this side sends)"};
     }
-    if (!socket.send(message, zmq::send_flags::dontwait))
+    if (!uninterrupted([&] { return socket.send(message, zmq::send_flags::dontwait); }))
       return {Code::misuse, "its queue is full (it reads more slowly than this side sends)"};
   } catch (const zmq::error_t& error) {
     return {Code::peer_lost, error.num() == EHOSTUNREACH ? "connection closed" : error.what()};
@@ -54,18 +54,25 @@ Assembly::Result Assembly::take(Kind kind, std::string_view body, std::size_t li
   return Result::whole;
 }
 
+bool readable(zmq::socket_t& socket) {
+  return uninterrupted([&] { return (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0; });
+}
+
 bool receive_frame(zmq::socket_t& socket, bool routed, Frame* frame) {
+  const auto take = [&](zmq::message_t& part) {
+    return uninterrupted([&] { return socket.recv(part, zmq::recv_flags::dontwait); }).has_value();
+  };
   for (;;) {
     if (routed) {
       zmq::message_t head;
-      if (!socket.recv(head, zmq::recv_flags::dontwait)) return false;
+      if (!take(head)) return false;
       frame->route.assign(head.data<char>(), head.size());
       if (!head.more()) continue;
     }
-    if (!socket.recv(frame->message, zmq::recv_flags::dontwait)) return false;
+    if (!take(frame->message)) return false;
     bool alone = !frame->message.more();
     for (zmq::message_t rest; !alone;) {  // no link sends parts: skip them all
-      if (!socket.recv(rest, zmq::recv_flags::dontwait) || !rest.more()) break;
+      if (!take(rest) || !rest.more()) break;
     }
     if (alone && frame->message.size() > 0) return true;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -29,6 +30,18 @@ inline constexpr std::string_view kProtocol = "nestor.link/1";
 inline constexpr std::size_t kFragment = std::size_t{256} << 10;
 inline constexpr std::size_t kLargestFrame = kFragment + 256;  ///< with our byte and CURVE's 33
 
+/// Repeats a call on a socket that a signal interrupted.
+template <class Call>
+auto uninterrupted(Call call) {
+  for (;;) {
+    try {
+      return call();
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) throw;
+    }
+  }
+}
+
 /// Sends one frame, to `route` on a ROUTER (empty on a DEALER). Code::misuse where the queue is full, Code::peer_lost
 /// where the route is gone. Never blocks.
 Status send_frame(zmq::socket_t& socket, const std::string& route, Kind kind, std::string_view body = {});
@@ -56,5 +69,7 @@ struct Frame {
 };
 /// Takes the next frame of a ROUTER or DEALER; false where there is none. Frames without a kind are skipped.
 bool receive_frame(zmq::socket_t& socket, bool routed, Frame* frame);
+/// Would `receive_frame` take one?
+bool readable(zmq::socket_t& socket);
 
 }  // namespace nestor::comm::link

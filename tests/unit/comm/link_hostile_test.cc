@@ -201,5 +201,20 @@ TEST_F(LinkHostile, NobodyGetsMemoryBeforeTheyHaveProvenTheirKey) {
   expect_unharmed();
 }
 
+TEST(LinkCrowd, SilentConnectionsDoNotUseUpTheDescriptors) {
+  LinkPair link;
+  link.options.handshake = std::chrono::seconds(600);  // not closed by the clock
+  link.listen();
+  std::vector<Connection> silent;
+  for (int i = 0; i < 400; ++i) silent.emplace_back(link.server->endpoint());
+  EXPECT_TRUE(silent.front().closed_by_server());
+  EXPECT_TRUE(eventually([&] { return link.server->counters().refused == 400 - 256; }))
+      << link.server->counters().refused;
+  link.connect();
+  ASSERT_TRUE(link.at_client.wait_peers(1));
+  EXPECT_TRUE(link.client->send("x").ok());
+  EXPECT_TRUE(link.at_server.wait_messages(1));
+}
+
 }  // namespace
 }  // namespace nestor::comm

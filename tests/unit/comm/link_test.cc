@@ -1,3 +1,5 @@
+#include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -238,6 +240,27 @@ TEST(Link, IsDestroyedWhileMessagesFlow) {
       link.server.reset();
     }
   }
+}
+
+TEST(Link, SignalsDoNotDisturbASender) {
+  LinkPair link;
+  link.open();
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  std::atomic<bool> stop = false;
+  std::thread shooter([&, target = ::pthread_self()] {
+    while (!stop) ::pthread_kill(target, SIGUSR1);
+  });
+  constexpr std::size_t kCount = 20'000;
+  std::size_t failed = 0;
+  for (std::size_t i = 0; i < kCount; ++i) failed += link.client->send("x").ok() ? 0 : 1;
+  stop = true;
+  shooter.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(failed, 0u);
+  EXPECT_TRUE(link.at_server.wait_messages(kCount));
 }
 
 TEST(Link, NamesAnEndpointThatCannotBeUsed) {
