@@ -33,7 +33,7 @@ Status Inbox::refusal(std::uint64_t generation) const {
 
 Inbox::Arrival Inbox::foresee(const Address& address) {
   if (refused(address.key.generation)) return Arrival::stale;
-  const KeyTable::Slot* slot = table_.find(address);
+  const KeyTable::Slot* slot = table_.find_again(address);
   if (slot == nullptr) return Arrival::early;
   return slot->state == KeyState::posted ? Arrival::expected : Arrival::duplicate;
 }
@@ -43,7 +43,7 @@ Inbox::Arrival Inbox::deliver(const Address& address, Message& message) {
     ++received_.stale_dropped;
     return Arrival::stale;
   }
-  KeyTable::Slot* slot = table_.find(address);
+  KeyTable::Slot* slot = table_.find_again(address);
   if (slot == nullptr) {
     table_.insert(address, KeyState::arrived).message = std::move(message);
     return Arrival::early;
@@ -59,7 +59,7 @@ Status Inbox::post(std::int32_t from, const Key& key, const Message** arrived) {
   if (!valid(from)) return wrong_lane(from);
   if (refused(key.generation)) return refusal(key.generation);
   const Address address{key, from};
-  KeyTable::Slot* slot = table_.find(address);
+  KeyTable::Slot* slot = table_.find_again(address);
   if (slot == nullptr) {
     table_.insert(address, KeyState::posted);
     return {};
@@ -78,7 +78,7 @@ Status Inbox::post(std::int32_t from, const Key& key, const Message** arrived) {
 Status Inbox::check_wait(std::int32_t from, const Key& key, bool* pending) {
   if (!valid(from)) return wrong_lane(from);
   if (refused(key.generation)) return refusal(key.generation);
-  const KeyTable::Slot* slot = table_.find({key, from});
+  const KeyTable::Slot* slot = table_.find_again({key, from});
   if (slot == nullptr || slot->state == KeyState::arrived) {
     return misuse(from, key, "is waited for without a posted receive", "call post_recv first");
   }
@@ -90,12 +90,12 @@ Status Inbox::check_wait(std::int32_t from, const Key& key, bool* pending) {
 }
 
 bool Inbox::pending(const Address& address) {
-  const KeyTable::Slot* slot = table_.find(address);
+  const KeyTable::Slot* slot = table_.find_again(address);
   return slot != nullptr && slot->state == KeyState::posted;
 }
 
 void Inbox::take(const Address& address, Message* out) {
-  *out = table_.take(*table_.find(address));
+  *out = table_.take(*table_.find_again(address));
   ++received_.received_messages;
   received_.received_bytes += bytes(*out);
 }

@@ -63,6 +63,7 @@ Message KeyTable::take(Slot& slot) {
 
 void KeyTable::erase(std::size_t index) {
   const std::size_t mask = slots_.size() - 1;
+  last_ = nullptr;
   slots_[index] = Slot{};
   --used_;
   // Close the gap: a later slot of the same run moves up unless that would put it before its home.
@@ -78,6 +79,7 @@ void KeyTable::erase(std::size_t index) {
 void KeyTable::drop_below(std::uint64_t generation, std::vector<Dropped>& dropped) {
   std::vector<Slot> old(slots_.size());
   old.swap(slots_);
+  last_ = nullptr;
   std::vector<Address> ring(kRemembered);
   ring.swap(taken_);
   const std::size_t count = std::exchange(remembered_, 0);
@@ -105,6 +107,7 @@ void KeyTable::drop_below(std::uint64_t generation, std::vector<Dropped>& droppe
 void KeyTable::grow() {
   std::vector<Slot> old(2 * slots_.size());
   old.swap(slots_);
+  last_ = nullptr;
   used_ = 0;
   for (Slot& slot : old) {
     if (slot.state != KeyState::empty) insert(slot.address, slot.state).message = std::move(slot.message);

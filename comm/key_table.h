@@ -39,6 +39,11 @@ class KeyTable {
   KeyTable();
   /// The slot of a key, or null. Valid until the next insert, take or drop.
   Slot* find(const Address& address);
+  /// As find, at once if it is the slot that was found last.
+  Slot* find_again(const Address& address) {
+    if (last_ != nullptr && last_->address == address && last_->state != KeyState::empty) return last_;
+    return last_ = find(address);
+  }
   /// The slot of a key that is not in the table, in state `state`.
   Slot& insert(const Address& address, KeyState state);
   /// Moves the message out of a slot and remembers its key as taken. The oldest key is forgotten by the next insert,
@@ -67,6 +72,7 @@ class KeyTable {
   void grow();
 
   std::vector<Slot> slots_;
+  Slot* last_ = nullptr;        ///< null once slots have moved
   std::vector<Address> taken_;  ///< ring of the remembered keys
   std::size_t next_taken_ = 0;
   std::size_t used_ = 0;

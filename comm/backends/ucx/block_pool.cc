@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <new>
 
+#include <sys/mman.h>
+
 #include <nestor/comm/backends/ucx/block_pool.h>
 
 namespace nestor::comm::ucx {
@@ -19,9 +21,14 @@ std::size_t rounded(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+/// Large blocks start on a page, larger ones on a huge page, which they use where the system lets: the kernel copies
+/// between processes page by page.
 void* new_block(std::size_t size) {
-  void* block = std::aligned_alloc(64, size);  // sizes are multiples of 64
+  constexpr std::size_t kPage = 4096, kHuge = std::size_t{2} << 20;
+  const std::size_t alignment = size >= kHuge ? kHuge : size >= 16 * kPage ? kPage : 64;
+  void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (block == nullptr) throw std::bad_alloc();
+  if (size >= kHuge) madvise(block, size / kHuge * kHuge, MADV_HUGEPAGE);
   return block;
 }
 

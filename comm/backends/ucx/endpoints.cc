@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kRetired = 16;
 
-/// All traffic to the peer goes through memory that both map (or that the kernel copies for it).
+/// Peer::by_memory
 bool by_memory_only(ucp_ep_h endpoint) {
   std::istringstream lines(printed([&](FILE* file) { ucp_ep_print_info(endpoint, file); }));
   for (std::string line; std::getline(lines, line);) {
@@ -57,6 +57,7 @@ void Endpoints::open(Peer& peer, const EndAddress& address) {
                              ": " + ucs_status_string(status) + " (both ends need a transport in common)");
   }
   peer.state = Peer::State::open;
+  peer.by_memory = by_memory_only(peer.endpoint);
   peer.cause.clear();
   peer.failed = false;
   peer.incarnation = address.incarnation;
@@ -81,9 +82,8 @@ void Endpoints::close(Peer& peer) {
   ++peer.epoch;
   if (peer.process >= 0) ::close(std::exchange(peer.process, -1));
   if (peer.endpoint != nullptr) {
-    const bool memory_only = peer.under_way > 0 && by_memory_only(peer.endpoint);
     retire(std::exchange(peer.endpoint, nullptr), UCP_EP_CLOSE_FLAG_FORCE);
-    if (memory_only) abandon_sends(peer);
+    if (peer.by_memory) abandon_sends(peer);
   }
   if (peer.incarnation != 0) {
     if (peer.retired.size() == kRetired) peer.retired.erase(peer.retired.begin());

@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -26,6 +27,18 @@ constexpr Clock::duration kRest = 50ms;  // and for what UCX queued on its own a
 constexpr std::int32_t kWorker = -1, kWake = -2;
 
 }  // namespace
+
+void Turn::lock_slowly() {
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  for (unsigned tries = 0; taken_.exchange(true, std::memory_order_acquire); ++tries) {
+    if (tries < 100) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(20us);  // the holder may be a lane of lower priority
+    }
+  }
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+}
 
 Sleeper::Sleeper(int worker_fd) : epoll_(epoll_create1(EPOLL_CLOEXEC)), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (epoll_ < 0 || event_ < 0) throw std::system_error(errno, std::generic_category(), "ucx: epoll or eventfd");
@@ -74,16 +87,12 @@ std::int32_t Sleeper::sleep(Clock::duration limit) {
 }
 
 Engine::Engine(std::shared_ptr<Context> context, Client& client, Clock::duration watch_every)
-    : context_(std::move(context)), client_(client), watch_every_(watch_every), spin_(kMaxSpin) {
-  ucp_worker_params_t params{};
-  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  if (const ucs_status_t status = ucp_worker_create(context_->get(), &params, &worker_); status != UCS_OK) {
-    throw std::runtime_error(std::string("ucx: cannot open a worker: ") + ucs_status_string(status));
-  }
+    : worker_(std::make_shared<Worker>(std::move(context))),
+      client_(client),
+      watch_every_(watch_every),
+      spin_(kMaxSpin) {
   int fd = -1;
-  if (const ucs_status_t status = ucp_worker_get_efd(worker_, &fd); status != UCS_OK) {
-    ucp_worker_destroy(worker_);
+  if (const ucs_status_t status = ucp_worker_get_efd(worker(), &fd); status != UCS_OK) {
     throw std::runtime_error(std::string("ucx: the worker has no event descriptor: ") + ucs_status_string(status));
   }
   lane_sleeper_ = std::make_unique<Sleeper>(fd);
@@ -93,9 +102,6 @@ Engine::Engine(std::shared_ptr<Context> context, Client& client, Clock::duration
 
 Engine::~Engine() {
   stop();
-  lane_sleeper_.reset();
-  helper_sleeper_.reset();
-  ucp_worker_destroy(worker_);
 }
 
 void Engine::start() {
@@ -126,17 +132,24 @@ void Engine::leave() {
 }
 
 unsigned Engine::progress() {
-  const unsigned events = ucp_worker_progress(worker_);
-  if (chores_) {
-    chores_ = false;
-    client_.chores();
-  }
+  worker_->collect();
+  const unsigned events = ucp_worker_progress(worker());
+  // Once stirred, the lane is about to return: let it drop what it got before more is received, into the same memory.
+  if (chores_ && !(driving_ && stirred_)) tidy();
   return events;
 }
 
+void Engine::tidy() {
+  if (std::exchange(chores_, false)) client_.chores();
+}
+
 bool Engine::drive(Deadline deadline) {
+  driving_ = true;
   progress();
-  if (stirred_) return true;
+  if (stirred_) {
+    driving_ = false;
+    return true;
+  }
   const Clock::time_point start = Clock::now();
   Clock::time_point now = start;
   bool slept = false;
@@ -155,12 +168,13 @@ bool Engine::drive(Deadline deadline) {
   }
   // A wait that ended within the longest spin, asleep or not, was worth spinning for.
   spin_ = slept && Clock::now() - start > kMaxSpin ? std::max(spin_ / 2, kMinSpin) : kMaxSpin;
+  driving_ = false;
   return stirred_;
 }
 
 void Engine::sleep(Deadline deadline) {
   Clock::duration limit = std::min<Clock::duration>(watch_every_, deadline - Clock::now());
-  if (ucp_worker_arm(worker_) != UCS_OK) {
+  if (ucp_worker_arm(worker()) != UCS_OK) {
     if (progress() != 0) return;
     limit = std::min<Clock::duration>(limit, kNap);
   }
@@ -216,7 +230,7 @@ void Engine::help_while_quiet(std::uint64_t seen) {
     }
     client_.watch(Clock::now());
     if (client_.expecting()) limit = std::min(limit, watch_every_);
-    const bool armed = ucp_worker_arm(worker_) == UCS_OK;
+    const bool armed = ucp_worker_arm(worker()) == UCS_OK;
     if (!armed) limit = kNap / 10;
     helper_rests_.store(true, std::memory_order_relaxed);
     turn_.unlock();

@@ -2,37 +2,37 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include <ucp/api/ucp.h>
 
-#include <nestor/comm/backends/ucx/context.h>
+#include <nestor/comm/backends/ucx/worker.h>
 #include <nestor/comm/channel.h>
 
 namespace nestor::comm::ucx {
 
-/// Who may touch the worker. A thread that holds the turn for long gives it to those that want it.
+/// Who may touch the worker. The lane takes the turn several times for each message, and nobody else does but now and
+/// then: so the lane pays one atomic exchange for it, and the others poll. A thread that holds the turn for long gives
+/// it to those that want it.
 class Turn {
  public:
   void lock() {
-    if (mutex_.try_lock()) return;
-    wanting_.fetch_add(1, std::memory_order_relaxed);
-    mutex_.lock();
-    wanting_.fetch_sub(1, std::memory_order_relaxed);
+    if (taken_.exchange(true, std::memory_order_acquire)) lock_slowly();
   }
-  void unlock() { mutex_.unlock(); }
+  void unlock() { taken_.store(false, std::memory_order_release); }
   bool wanted() const { return wanting_.load(std::memory_order_relaxed) != 0; }
   /// Unlocks until those that want the turn have had it.
   void pass() {
-    mutex_.unlock();
+    unlock();
     while (wanted()) std::this_thread::yield();
-    mutex_.lock();
+    lock();
   }
 
  private:
-  std::mutex mutex_;
+  void lock_slowly();
+
+  std::atomic<bool> taken_{false};
   std::atomic<int> wanting_{0};
 };
 
@@ -75,7 +75,8 @@ class Engine {
   void start();  ///< starts the helper; the client is complete
   void stop();   ///< ends it. Without the turn.
 
-  ucp_worker_h worker() const { return worker_; }
+  ucp_worker_h worker() const { return worker_->get(); }
+  Worker& memory() { return *worker_; }
   Turn& turn() { return turn_; }
 
   /// A call of the lane's own thread: takes the turn, keeps the helper away.
@@ -96,6 +97,7 @@ class Engine {
   void settle() { stirred_ = false; }
   void stir() { stirred_ = true; }  ///< with the turn: what the lane waits for may have changed
   unsigned progress();
+  void tidy();  ///< with the turn: does the chores that are left
   void leave_chores() { chores_ = true; }
   void began() { ++unfinished_; }  ///< a request that completes by progress alone
   void ended() { --unfinished_; }
@@ -110,15 +112,15 @@ class Engine {
   void help();
   void help_while_quiet(std::uint64_t seen);
 
-  std::shared_ptr<Context> context_;
+  const std::shared_ptr<Worker> worker_;
   Client& client_;
   const Clock::duration watch_every_;
-  ucp_worker_h worker_ = nullptr;
   Turn turn_;
   std::unique_ptr<Sleeper> lane_sleeper_, helper_sleeper_, helper_timer_;
   bool lane_sleeps_ = false;               ///< needs the turn
   bool chores_ = false;                    ///< needs the turn
   bool stirred_ = false;                   ///< needs the turn
+  bool driving_ = false;                   ///< needs the turn
   std::size_t unfinished_ = 0;             ///< needs the turn
   Clock::duration spin_;                   ///< the lane's; follows what paid off
   std::atomic<std::uint64_t> calls_{0};    ///< odd while the lane is inside a call

@@ -35,8 +35,12 @@ constexpr std::size_t cost_of(std::size_t bytes) {
 }
 
 /// Concurrent pulls from one peer: enough to hide a round trip, and few enough that a stream of large buffers is
-/// received into the same few blocks while they are in the cache.
+/// received into the same few blocks while they are in the cache. Through memory one at a time: the receiver copies.
 constexpr std::size_t kRunningBytes = std::size_t{4} << 20;
+
+/// From this size on, a posted message that came whole is left where the transport received it: reading it anyway is
+/// the user's, and its lines are still in the sender's cache.
+constexpr std::size_t kLendBytes = 128;
 
 /// Buffers of this size and more are offered and received straight into place; smaller ones are copied once.
 constexpr std::size_t kOfferBytes = std::size_t{64} << 10;

@@ -52,7 +52,7 @@ ucs_status_t Intake::on_data(void* arg, const void* header, std::size_t header_l
                              const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Intake*>(arg);
   try {  // nothing is thrown through UCX
-    return self.arrive(header, header_length, data, length, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+    return self.arrive(header, header_length, data, length, param->recv_attr);
   } catch (const std::exception&) {
     ++self.malformed_;
     return UCS_OK;
@@ -84,7 +84,8 @@ Peer* Intake::sender(std::uint64_t secret, std::int32_t from, std::uint64_t inca
 }
 
 ucs_status_t Intake::arrive(const void* header, std::size_t header_length, void* data, std::size_t length,
-                            bool offered) {
+                            std::uint64_t attributes) {
+  const bool offered = (attributes & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   Envelope envelope;
   if (!decode(header, header_length, length, &envelope)) {
     ++malformed_;
@@ -100,6 +101,14 @@ ucs_status_t Intake::arrive(const void* header, std::size_t header_length, void*
     if (envelope.parts == 1) {
       message.swap(spare_);
       message.resize(1);
+      if (length >= kLendBytes && (attributes & UCP_AM_RECV_ATTR_FLAG_DATA) != 0 && engine_.memory().may_lend() &&
+          reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && inbox_.foresee(address) == Inbox::Arrival::expected) {
+        describe(envelope, header, &message[0].descriptor);
+        message[0].data = data;
+        message[0].owner = engine_.memory().lend(data);
+        deliver(address, message, cost, *peer);
+        return UCS_INPROGRESS;
+      }
       receive(envelope, header, data, length, &message[0]);
     }
     deliver(address, message, cost, *peer);
@@ -290,7 +299,7 @@ Status Intake::post(std::int32_t from, const Key& key) {
 
 void Intake::chores(Peer& peer) {
   const auto may_run = [&](const Pull& pull) {
-    return peer.running.empty() || peer.running_bytes + pull.length <= kRunningBytes;
+    return peer.running.empty() || (!peer.by_memory && peer.running_bytes + pull.length <= kRunningBytes);
   };
   while (!peer.wanted.empty() && may_run(peer.wanted.front())) begin(peer, peer.wanted.front());
   while (!peer.offered.empty() && may_run(peer.offered.front()) &&

@@ -58,7 +58,8 @@ class Intake {
   static ucs_status_t on_note(void* self, const void* header, std::size_t header_length, void* data, std::size_t length,
                               const ucp_am_recv_param_t* param);
   static void on_pulled(void* request, ucs_status_t status, std::size_t length, void* pull);
-  ucs_status_t arrive(const void* header, std::size_t header_length, void* data, std::size_t length, bool offered);
+  ucs_status_t arrive(const void* header, std::size_t header_length, void* data, std::size_t length,
+                      std::uint64_t attributes);
   /// The sender, where the message is the cluster's and of a living incarnation.
   Peer* sender(std::uint64_t secret, std::int32_t from, std::uint64_t incarnation);
   void receive(const Envelope& envelope, const void* header, const void* data, std::size_t length, Buffer* out);

@@ -88,7 +88,8 @@ Status LaneChannel::send(std::int32_t to, const Key& key, Message message, Deadl
   const Engine::Call call(engine_);
   if (inbox_.refused(key.generation)) return inbox_.refusal(key.generation);
   const Address sent{key, to};
-  if (sent_keys_.has(sent)) {
+  Address& remembered = sent_keys_.place(sent);
+  if (remembered == sent) {
     return inbox_.misuse(to, key, "was sent before", "send each key once; give a repeated step a new generation");
   }
   const std::uint64_t size = bytes(message);
@@ -111,7 +112,7 @@ Status LaneChannel::send(std::int32_t to, const Key& key, Message message, Deadl
       }
     } while (++part < message.size());
   }
-  sent_keys_.add(sent);
+  remembered = sent;
   ++sent_messages_;
   sent_bytes_ += size;
   return {};
@@ -172,7 +173,9 @@ Status LaneChannel::send_to_self(const Key& key, Message& message) {
 
 Status LaneChannel::post_recv(std::int32_t from, const Key& key) {
   const Engine::Call call(engine_);
-  return intake_.post(from, key);
+  Status status = intake_.post(from, key);
+  engine_.tidy();
+  return status;
 }
 
 Status LaneChannel::wait(std::int32_t from, const Key& key, Deadline deadline, Message* out) {

@@ -15,12 +15,11 @@ namespace nestor::comm::ucx {
 /// The last few thousand keys sent, to report a second send. Forgets: a key may push another out.
 class SentKeys {
  public:
-  bool has(const Address& address) const { return slots_[index(address)] == address; }
-  void add(const Address& address) { slots_[index(address)] = address; }
+  /// Where a key is remembered, if it is.
+  Address& place(const Address& address) { return slots_[KeyTable::hash(address) & (kSlots - 1)]; }
 
  private:
   static constexpr std::size_t kSlots = 4096;
-  static std::size_t index(const Address& address) { return KeyTable::hash(address) & (kSlots - 1); }
   std::vector<Address> slots_ = std::vector<Address>(kSlots);
 };
 

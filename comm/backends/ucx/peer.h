@@ -41,7 +41,8 @@ struct Peer {
   std::uint64_t incarnation = 0;  ///< of the end we connected to
   std::vector<std::uint64_t> retired;
   std::int32_t pid = 0;
-  int process = -1;  ///< a pidfd where the peer is a process of this machine
+  int process = -1;        ///< a pidfd where the peer is a process of this machine
+  bool by_memory = false;  ///< all traffic goes through memory that both map, or that the kernel copies for them
   bool failed = false;
   std::string failure;
 
