@@ -224,11 +224,11 @@ std::string Client::serve() {
       if (cause.empty() && drained && closed) cause = "connection closed";
       if (cause.empty() && drained) {
         cause = beat(now);
+        last_round_ = now;
         asleep = asleep_ =
             cause.empty() && arrived_.empty() && !readable(*socket_);  // sending may have consumed a signal
         until = next_beat_;
       }
-      last_round_ = now;
       told.swap(arrived_);
       if (!cause.empty()) {
         connected_ = false;
@@ -273,9 +273,7 @@ std::string Client::read_frames(Time now, bool* drained) {
 }
 
 std::string Client::beat(Time now) {
-  // Who was kept from running cannot blame its peer for the silence: its signs of life may still be on the way.
-  auto held_up = now - last_round_ - options_.heartbeat;
-  if (held_up > options_.heartbeat) heard_ += std::min<Time::duration>(held_up, now - heard_);
+  if (held_up(last_round_, now, options_)) heard_ = std::max(heard_, now - options_.timeout / 2);
   if (now < next_beat_) return {};
   if (now - heard_ >= options_.timeout) return "silent for " + seconds_text(options_.timeout);
   if (now - sent_ >= options_.heartbeat) {

@@ -125,6 +125,7 @@ void Server::run() {
   std::vector<Happening> told;
   for (;;) {
     Time until{};
+    bool asleep = false;
     {
       std::lock_guard lock(mutex_);
       asleep_ = false;
@@ -137,11 +138,10 @@ void Server::run() {
         end_connections();
         until = beat(now);
         // Sending may have consumed a signal: look once more before sleeping.
-        asleep_ = happenings_.empty() && ended_.empty() && !readable(socket_);
+        last_round_ = now;
+        asleep = asleep_ = happenings_.empty() && ended_.empty() && !readable(socket_);
       }
-      last_round_ = now;
       told.swap(happenings_);
-      if (!asleep_) until = now;
     }
     for (auto& happening : told) {
       const auto& name = happening.peer->name;
@@ -157,9 +157,8 @@ void Server::run() {
           break;
       }
     }
-    bool idle = told.empty() && until > last_round_;
     told.clear();
-    if (idle) {
+    if (asleep) {
       wait_readable({data, zap, monitor_->descriptor(), wake_.descriptor()}, until);
       wake_.clear();
     }
@@ -313,10 +312,8 @@ void Server::lose(const PeerPointer& peer, const std::string& cause) {
 }
 
 Time Server::beat(Time now) {
-  // Who was kept from running cannot blame its peers for the silence: their signs of life may still be on the way.
-  auto held_up = now - last_round_ - options_.heartbeat;
-  if (held_up > options_.heartbeat)
-    for (auto& [connection, peer] : by_connection_) peer->heard += std::min<Time::duration>(held_up, now - peer->heard);
+  if (held_up(last_round_, now, options_))
+    for (auto& [connection, peer] : by_connection_) peer->heard = std::max(peer->heard, now - options_.timeout / 2);
   if (now < next_beat_) return next_beat_;
   next_beat_ = now + std::chrono::hours(1);
   for (auto& [connection, peer] : by_connection_) {

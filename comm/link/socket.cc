@@ -109,6 +109,10 @@ void configure(zmq::socket_t& socket, const LinkOptions& options, const LinkKeys
   socket.set(zmq::sockopt::curve_secretkey, keys.secret_key);
 }
 
+bool held_up(Time last_round, Time now, const LinkOptions& options) {
+  return now - last_round > options.heartbeat + options.timeout / 4;  // a round comes with every heartbeat
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   char text[32];
   std::snprintf(text, sizeof text, "%g s", static_cast<double>(time.count()) / 1e3);

@@ -68,6 +68,10 @@ class Monitor {
 /// Everything that must be set on every socket of a link, but for whose side it is.
 void configure(zmq::socket_t& socket, const LinkOptions& options, const LinkKeys& keys);
 
+/// Was the link's thread kept from running between two rounds (a stopped process, a starved one)? It cannot blame its
+/// peers for the silence then: their signs of life may still be on the way, and half a timeout is left to them.
+bool held_up(Time last_round, Time now, const LinkOptions& options);
+
 /// "1.5 s", for people.
 std::string seconds_text(std::chrono::milliseconds time);
 

@@ -107,7 +107,7 @@ TEST(LinkFailure, AStoppedPeerIsLostAfterItsSilenceAndComesBackUnderAnotherNumbe
   ASSERT_TRUE(link.at_server.wait_gone(1));
   auto took = steady_clock::now() - begin;
   EXPECT_GT(took, milliseconds(400));
-  EXPECT_LT(took, milliseconds(2500));
+  EXPECT_LT(took, milliseconds(4000));  // a loaded machine may starve this process, too
   EXPECT_EQ(link.at_server.gone[0], std::make_pair(std::string("worker#1"), std::string("silent for 1 s")));
   EXPECT_EQ(link.server->send("worker#1", "x").code, Code::peer_lost);
   EXPECT_EQ(link.at_server.peers.size(), 1u);

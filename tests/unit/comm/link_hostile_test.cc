@@ -157,7 +157,7 @@ TEST_F(LinkHostile, AThousandConnectionsOfGarbageAreCountedAndForgotten) {
   [[maybe_unused]] auto bytes_before = resident_bytes();
   round(1000);
   EXPECT_TRUE(eventually([&] { return link.server->counters().refused == 1200; })) << link.server->counters().refused;
-  EXPECT_TRUE(eventually([&] { return descriptors() == open_before; })) << descriptors() << " " << open_before;
+  EXPECT_TRUE(eventually([&] { return descriptors() <= open_before; })) << descriptors() << " " << open_before;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
   EXPECT_LT(resident_bytes(), bytes_before + (std::size_t{8} << 20));
 #endif
