@@ -4,7 +4,8 @@
 // latency:   half a round trip of 8 B to 4 KiB, against ucp_am_lat with a header of the channel's size (-H)
 // Both programs run as two processes pinned to two cores, turn by turn; figures are medians over the rounds, and so is
 // the ratio of each round's pair, which other load on the machine disturbs less than the ratio of the medians. Run as
-// root both run ahead of other load (SCHED_FIFO): otherwise a program that spins loses more to it than one that sleeps.
+// root both run ahead of other load (SCHED_RR): otherwise a program that spins loses more to it than one that sleeps,
+// and ratios flatter the channel.
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -46,6 +48,8 @@ double median(std::vector<double> values) {
 }
 
 void pin(int core) {
+  const sched_param priority{1};
+  sched_setscheduler(0, SCHED_RR, &priority);  // without the right to, all run as they are
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core, &set);
@@ -204,6 +208,8 @@ double run_perftest(const Case& what, int port) {
   pin(0);  // the child inherits it
   FILE* pipe = popen(command.c_str(), "r");
   sched_setaffinity(0, sizeof(before), &before);
+  const sched_param ordinary{0};
+  sched_setscheduler(0, SCHED_OTHER, &ordinary);
   std::string last;
   for (char line[512]; pipe != nullptr && std::fgets(line, sizeof(line), pipe) != nullptr;) last = line;
   if (pipe != nullptr) pclose(pipe);
@@ -241,8 +247,6 @@ int main(int argc, char** argv) {
   using nestor::comm::Case;
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
   const std::string kind = argc > 2 ? argv[2] : "all", over = argc > 3 ? argv[3] : "all";
-  const sched_param priority{1};
-  sched_setscheduler(0, SCHED_FIFO, &priority);  // children inherit it; without the right to, all run as they are
   try {
     for (const char* transports : {"posix,cma,self", "tcp,self"}) {
       const bool tcp = std::strncmp(transports, "tcp", 3) == 0;
