@@ -23,8 +23,19 @@ Worker::~Worker() {
 }
 
 std::shared_ptr<const void> Worker::lend(void* data) {
+  // Owned only once nothing can throw any more: UCX keeps the data of a callback that fails.
+  struct Loan {
+    std::shared_ptr<Worker> worker;
+    void* data = nullptr;
+    ~Loan() {
+      if (data != nullptr) worker->give_back(data);
+    }
+  };
+  auto loan = std::make_shared<Loan>();
+  loan->worker = shared_from_this();
+  loan->data = data;
   lent_.fetch_add(1, std::memory_order_relaxed);
-  return {data, [self = shared_from_this()](void* memory) { self->give_back(memory); }};
+  return {std::move(loan), data};
 }
 
 void Worker::give_back(void* data) noexcept {

@@ -1,68 +1,32 @@
-// What the UCX backend promises beyond the conformance suite: strangers, flow control, peers, transports.
-#include <atomic>
+// What the UCX backend promises beyond the conformance suite: strangers, shapes, peers, transports.
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <latch>
 #include <memory>
-#include <set>
-#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <nestor/comm/backends/ucx/context.h>
-#include <nestor/comm/backends/ucx/flow.h>
 #include <nestor/comm/backends/ucx/wire.h>
 #include <nestor/comm/ucx.h>
 
+#include "ucx_ends.h"
 #include "ucx_peer.h"
 
 namespace nestor::comm {
 namespace {
 
-using namespace std::chrono_literals;
 using test::first;
+using test::kMiB;
+using test::kMiBCount;
 using test::numbers;
+using test::soon;
+using test::until;
 
-Deadline soon() {
-  return Clock::now() + 20s;
-}
-Deadline brief() {
-  return Clock::now() + 30ms;
-}
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-constexpr std::int64_t kMiBCount = 1 << 17;  // int64 values
-
-class Ucx : public testing::TestWithParam<const char*> {
- protected:
-  Ucx() {
-    options_.transports = GetParam();
-    options_.secret = 41;
-    options_.window = 8 * kMiB;
-  }
-  void open(std::int32_t lanes) {
-    for (std::int32_t lane = 0; lane < lanes; ++lane) ends_.push_back(open_ucx_channel(lane, lanes, options_));
-    for (auto& end : ends_) {
-      for (std::int32_t peer = 0; peer < lanes; ++peer) {
-        if (end != ends_[static_cast<std::size_t>(peer)]) {
-          end->set_peer(peer, ends_[static_cast<std::size_t>(peer)]->address());
-        }
-      }
-    }
-  }
-  UcxChannel& end(std::size_t lane) { return *ends_[lane]; }
-  Status receive(std::size_t to, std::int32_t from, const Key& key, Message* out) {
-    if (Status status = end(to).post_recv(from, key); !status.ok()) return status;
-    return end(to).wait(from, key, soon(), out);
-  }
-
-  UcxOptions options_;
-  std::vector<std::unique_ptr<UcxChannel>> ends_;
-};
+using Ucx = test::UcxEnds;
 
 /// Sends any bytes to an end, as a stranger on the network would.
 class Stranger {
@@ -100,14 +64,6 @@ class Stranger {
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;
 };
-
-/// Drives `end` until `done` or a hang.
-template <class Done>
-bool until(Channel& end, Done done) {
-  const Deadline limit = soon();
-  while (!done() && Clock::now() < limit) end.poll(0, {~0ULL, 0, 0});
-  return done();
-}
 
 TEST_P(Ucx, AWrongSecretIsDroppedAndCounted) {
   open(2);
@@ -246,133 +202,6 @@ TEST_P(Ucx, ManyPeersAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Resident memory of this process, in bytes.
-std::size_t resident() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmRSS:")) return 1024 * std::stoull(line.substr(6));
-  }
-  return 0;
-}
-
-TEST_P(Ucx, ASenderWaitsForASlowReceiverAndMemoryIsBounded) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers have memory of their own";
-#endif
-  open(2);
-  for (const std::int64_t count : {std::int64_t{100}, kMiBCount / 16, 2 * kMiBCount}) {
-    const auto tag = static_cast<std::uint64_t>(count);
-    const std::size_t before = resident();
-    const Buffer buffer = numbers(count, count);  // one buffer, so that only the channel's own memory grows
-    const std::size_t bytes = buffer.descriptor.bytes();
-    std::uint64_t sent = 0;
-    Status status;
-    while (status.ok()) {
-      status = end(0).send(1, {1, sent, tag}, {buffer}, Clock::now() + 200ms);
-      if (status.ok()) ++sent;
-      ASSERT_LT(sent * bytes, 40 * options_.window) << "nobody takes it";
-    }
-    EXPECT_EQ(status.code, Code::deadline) << status.message;
-    EXPECT_NE(status.message.find("post its receives"), std::string::npos) << status.message;
-    EXPECT_LE(sent * bytes, 2 * options_.window) << "what is under way and what has arrived, a window each";
-    EXPECT_GE(sent * (bytes + ucx::kMessageCost), options_.window / 2) << "of " << count;
-    EXPECT_LE(resident() - std::min(before, resident()), 4 * options_.window + 8 * kMiB);
-    for (std::uint64_t i = 0; i < sent; ++i) {  // now it takes: nothing was lost, in order or not
-      Message message;
-      const std::uint64_t step = i % 2 == 0 ? i / 2 : sent - 1 - i / 2;
-      status = receive(1, 0, {1, step, tag}, &message);
-      ASSERT_TRUE(status.ok()) << status.message;
-      ASSERT_EQ(first(message), count);
-    }
-    EXPECT_TRUE(end(0).send(1, {2, 0, tag}, {buffer}, soon()).ok()) << "there is room again";
-    Message message;
-    ASSERT_TRUE(receive(1, 0, {2, 0, tag}, &message).ok());
-  }
-}
-
-TEST_P(Ucx, TwoLanesThatPostFirstSendAnyAmountToEachOther) {
-  open(2);
-  constexpr std::uint64_t kMessages = 40;  // 80 MiB each way through windows of 8
-  std::vector<std::thread> threads;
-  for (std::size_t self : {0u, 1u}) {
-    threads.emplace_back([&, self] {
-      const auto peer = static_cast<std::int32_t>(1 - self);
-      for (std::uint64_t i = 0; i < kMessages; ++i) ASSERT_TRUE(end(self).post_recv(peer, {1, i, 0}).ok());
-      for (std::uint64_t i = 0; i < kMessages; ++i) {
-        const Buffer buffer = numbers(static_cast<std::int64_t>(i), i % 3 == 0 ? 1000 : 2 * kMiBCount);
-        const Status status = end(self).send(peer, {1, i, 0}, {buffer}, soon());
-        ASSERT_TRUE(status.ok()) << status.message;
-      }
-      for (std::uint64_t i = 0; i < kMessages; ++i) {
-        Message message;
-        const Status status = end(self).wait(peer, {1, i, 0}, soon(), &message);
-        ASSERT_TRUE(status.ok()) << status.message;
-        ASSERT_EQ(first(message), static_cast<std::int64_t>(i));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST_P(Ucx, AWaitForALaterKeyLetsTheSenderPastItsWindow) {
-  open(2);
-  constexpr std::uint64_t kMessages = 20;  // 40 MiB, nothing of it posted but the last
-  std::thread sender([&] {
-    for (std::uint64_t i = 0; i < kMessages; ++i) {
-      const Status status = end(0).send(1, {1, i, 0}, {numbers(static_cast<std::int64_t>(i), 2 * kMiBCount)}, soon());
-      ASSERT_TRUE(status.ok()) << i << ": " << status.message;
-    }
-  });
-  for (std::uint64_t i = kMessages; i-- > 0;) {
-    Message message;
-    const Status status = receive(1, 0, {1, i, 0}, &message);
-    ASSERT_TRUE(status.ok()) << i << ": " << status.message;
-    ASSERT_EQ(first(message), static_cast<std::int64_t>(i));
-  }
-  sender.join();
-}
-
-TEST_P(Ucx, AbortsAndGenerationsDuringRendezvous) {
-  open(2);
-  for (std::uint64_t generation = 1; generation <= 30; ++generation) {
-    std::latch started(1);
-    std::vector<std::weak_ptr<const void>> memory;
-    std::thread sender([&] {
-      Status status;
-      for (std::uint64_t i = 0; status.ok(); ++i) {
-        Message message{numbers(static_cast<std::int64_t>(generation), kMiBCount)};
-        memory.push_back(message[0].owner);
-        status = end(0).send(1, {generation, i, 0}, std::move(message), soon());
-        if (i == 2) started.count_down();
-      }
-      EXPECT_EQ(status.code, Code::aborted) << status.message;
-    });
-    std::thread aborter([&] {
-      started.wait();
-      for (std::size_t lane : {generation % 2, 1 - generation % 2}) end(lane).abort(generation, "test");
-    });
-    Status status;
-    for (std::uint64_t i = 0; status.ok(); ++i) {
-      Message message;
-      status = receive(1, 0, {generation, i, 0}, &message);
-      if (status.ok()) {
-        ASSERT_EQ(static_cast<const std::int64_t*>(message[0].data)[kMiBCount - 1],
-                  static_cast<std::int64_t>(generation));
-      }
-    }
-    EXPECT_EQ(status.code, Code::aborted) << status.message;
-    sender.join();
-    aborter.join();
-    const auto free = [&] {
-      for (const auto& owner : memory) {
-        if (!owner.expired()) return false;
-      }
-      return true;
-    };
-    EXPECT_TRUE(until(end(1), free)) << "what the receiver dropped, the sender may reuse";
-  }
-}
-
 TEST_P(Ucx, ADroppedPeerIsLostAndComesBackBySetPeer) {
   open(3);
   Message message;
@@ -428,108 +257,6 @@ TEST_P(Ucx, TransportsAreWhatWasAskedFor) {
   } else {
     EXPECT_EQ(used, "cma posix") << "large messages by one copy";
   }
-}
-
-/// Ports that this process listens on.
-std::set<int> listening() {
-  std::set<std::string> own;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code error;
-    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
-    if (target.starts_with("socket:[")) own.insert(target.substr(8, target.size() - 9));
-  }
-  std::set<int> ports;
-  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream lines(table);
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream words(line);
-      std::string index, local, remote, state, queue, timer, retransmit, uid, timeout, inode;
-      words >> index >> local >> remote >> state >> queue >> timer >> retransmit >> uid >> timeout >> inode;
-      if (state == "0A" && own.count(inode) != 0)
-        ports.insert(std::stoi(local.substr(local.rfind(':') + 1), nullptr, 16));
-    }
-  }
-  return ports;
-}
-
-TEST(UcxSettings, SharedMemoryOpensNoPortAndTcpStaysInItsRange) {
-  const std::set<int> before = listening();
-  UcxOptions options;
-  options.transports = "posix,cma,self";
-  auto shared = open_ucx_channel(0, 2, options);
-  EXPECT_EQ(listening(), before);
-  options.transports = "tcp,self";
-  options.net_devices = "lo";
-  options.port_range = "47310-47390";
-  auto tcp = open_ucx_channel(0, 2, options);
-  std::set<int> opened = listening();
-  for (int port : before) opened.erase(port);
-  EXPECT_EQ(opened.size(), 1u) << "one device, one port";
-  for (int port : opened) {
-    EXPECT_GE(port, 47310);
-    EXPECT_LE(port, 47390);
-  }
-}
-
-TEST(UcxSettings, WhatIsNotThereIsRefusedWithWhatIs) {
-  const auto reason = [](const UcxOptions& options) -> std::string {
-    try {
-      open_ucx_channel(0, 2, options);
-    } catch (const std::runtime_error& error) {
-      return error.what();
-    }
-    return {};
-  };
-  UcxOptions options;
-  options.transports = "tcp,self";
-  for (const char* name : {"eth77", "../lo", "lo,eth77", ".."}) {
-    options.net_devices = name;
-    EXPECT_NE(reason(options).find("no network device"), std::string::npos) << name << ": " << reason(options);
-    EXPECT_NE(reason(options).find("lo"), std::string::npos);
-  }
-  options.net_devices = "lo";
-  EXPECT_EQ(reason(options), "");
-  options.net_devices.clear();
-  for (const char* name : {"warp", "tcp,warp", "self", "cma,self"}) {
-    options.transports = name;
-    EXPECT_NE(reason(options).find("transport"), std::string::npos) << name << ": " << reason(options);
-  }
-}
-
-TEST(UcxSettings, AddressesAreCheckedBeforeTheyAreUsed) {
-  UcxOptions options;
-  options.transports = "posix,cma,self";
-  auto a = open_ucx_channel(0, 3, options), b = open_ucx_channel(1, 3, options);
-  const std::string good = b->address();
-  EXPECT_THROW(a->set_peer(1, ""), std::invalid_argument);
-  EXPECT_THROW(a->set_peer(1, good.substr(0, good.size() - 1)), std::invalid_argument);
-  EXPECT_THROW(a->set_peer(1, std::string(300, 'x')), std::invalid_argument);
-  for (std::size_t i = 40; i < good.size(); i += 7) {
-    std::string torn = good;
-    torn[i] = static_cast<char>(torn[i] ^ 4);
-    EXPECT_THROW(a->set_peer(1, torn), std::invalid_argument) << i;
-  }
-  EXPECT_THROW(a->set_peer(2, good), std::invalid_argument) << "another lane's";
-  EXPECT_THROW(a->set_peer(0, a->address()), std::invalid_argument);
-  EXPECT_THROW(a->set_peer(3, good), std::invalid_argument);
-  EXPECT_EQ(a->send(1, {1, 1, 1}, {}, soon()).code, Code::misuse) << "no address yet";
-  a->set_peer(1, good);
-  a->set_peer(1, good);  // again: nothing happens
-  ASSERT_TRUE(b->post_recv(0, {1, 1, 1}).ok());
-  ASSERT_TRUE(a->send(1, {1, 1, 1}, {}, soon()).ok());
-  Message message;
-  EXPECT_TRUE(b->wait(0, {1, 1, 1}, soon(), &message).ok());
-}
-
-TEST_P(Ucx, WhatAComputingLaneIsSentArrivesMeanwhile) {
-  open(2);
-  // Lane 1 makes no call at all: its helper answers the rendezvous, so that the sender's memory becomes free.
-  ASSERT_TRUE(end(1).post_recv(0, {1, 1, 1}).ok());
-  Message message{numbers(8, 2 * kMiBCount)};
-  const std::weak_ptr<const void> memory = message[0].owner;
-  ASSERT_TRUE(end(0).send(1, {1, 1, 1}, std::move(message), soon()).ok());
-  EXPECT_TRUE(until(end(0), [&] { return memory.expired(); }));
-  EXPECT_TRUE(end(1).wait(0, {1, 1, 1}, brief(), &message).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(SharedMemory, Ucx, testing::Values("posix,cma,self"));
