@@ -21,13 +21,18 @@ struct UcxOptions {
   std::chrono::milliseconds stall{10'000};     ///< a peer that takes nothing for so long is given up (peer_lost)
 };
 
-/// A lane's end in a process of its own. Peers are made known by their addresses, which travel over links.
+/// A lane's end in a process of its own. Peers are made known by their addresses, which travel over links; both ends
+/// must know each other, since an end answers only peers it knows. A peer is lost when its process ends, when it says
+/// goodbye, when its connection breaks, or when it is silent for `stall` while it owes something; a peer that merely
+/// computes is not silent. Waits for what has not arrived and sends to it then end with peer_lost until set_peer.
+/// Received memory may outlive the channel. Closing it waits up to a second for what was sent to leave.
 class UcxChannel : public Channel {
  public:
   /// Opaque bytes that another process needs to reach this end. Lives as long as the channel.
   virtual const std::string& address() const = 0;
   /// From now on `lane` is reached at `address`; a connection to an older one is closed first. Any thread; takes effect
-  /// before the next send.
+  /// before the next send. Throws std::invalid_argument for bytes that are no address of that lane, std::runtime_error
+  /// where no transport reaches it.
   virtual void set_peer(std::int32_t lane, const std::string& address) = 0;
   /// Gives a peer's connection up at once: sends to it fail with peer_lost, buffers under way are free. Any thread.
   virtual void drop_peer(std::int32_t lane, const std::string& cause) = 0;
