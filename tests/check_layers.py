@@ -27,7 +27,7 @@ LIBRARIES = {
     r"(ucp|ucs|uct)/|nccl\.h|zmq": {"comm"},
     r"google/protobuf/|.*\.pb\.h": {"actors"},
     r"yaml-cpp/": {"scheduler", "modules", "actors", "launch", "examples"},
-    r"CLI/": {"launch"},
+    r"(CLI|readline)/": {"launch"},
     r"(png|turbojpeg|jpeglib)\.h": {"modules"},
 }
 # scheduler/ is the standard library alone; JSON and YAML are read at its edge, in sources, never in headers.
@@ -77,6 +77,7 @@ def self_test():
         "launch/a.cc": "#include <caf/all.hpp>\n",
         "launch/b.cc": '#include "run.h"\n',
         "actors/utils/a.cc": "\n",
+        "actors/c.cc": "#include <readline/readline.h>\n",
         "actors/b.cc": "#include <nestor/actors/missing.h>\n",
     }
     with tempfile.TemporaryDirectory() as folder:

@@ -73,6 +73,7 @@ def shared_memory():
 def same(a, b, within=1e-9):
     assert [line["step"] for line in a] == [line["step"] for line in b], (a, b)
     for left, right in zip(a, b):
+        assert all(left[key] == right[key] for key in ("samples", "tokens", "skipped")), (left, right)
         for x, y in [(left["loss"], right["loss"]), *((left["losses"][k], right["losses"][k]) for k in left["losses"])]:
             assert abs(x - y) <= within * abs(x), (left, right)
 
@@ -110,7 +111,7 @@ def life(folder):
 def faults(folder):
     """A worker killed, stopped, and its agent killed: reported with cause; losses as if nothing had happened."""
     cluster = Cluster(folder, 2)
-    (folder / "config.yaml").write_text(TRAIN.replace("steps: 8", "steps: 40"))
+    (folder / "config.yaml").write_text(TRAIN.replace("steps: 8", "steps: 900").replace("checkpoint_every: 2", "checkpoint_every: 25"))
     subprocess.run([PROGRAM, "train", "config.yaml", "--set", "run.dir=embedded"], cwd=folder, env=environment(),
                    check=True, capture_output=True)
     cluster.run("up", "lab.yaml")
@@ -122,7 +123,7 @@ def faults(folder):
         deadline = time.monotonic() + 60
         while True:
             status = cluster.json("status")
-            if status["state"] == "running" and status["step"] >= 2 * number + 1 and status["alive"] == 2:
+            if status["state"] == "running" and status["step"] >= 40 * number + 1 and status["alive"] == 2:
                 break
             assert time.monotonic() < deadline and job.poll() is None, f"{status}\n{cluster.logs()}"
         rows = {row["name"]: row for row in cluster.json("list", "actors")}
@@ -221,4 +222,5 @@ def main():
             print(f"{case.__name__}: fine ({time.monotonic() - started:.1f} s)", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
