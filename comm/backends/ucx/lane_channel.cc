@@ -101,6 +101,8 @@ Status LaneChannel::send(std::int32_t to, const Key& key, Message message, Deadl
       return {Code::misuse, "lane " + std::to_string(lane_) + ": lane " + std::to_string(to) +
                                 " has no address (call set_peer first)"};
     }
+    // A lane that only sends would otherwise hear of nothing, a loss of the peer included.
+    if (peer.under_way > 0 || peer.failed) engine_.progress();
     if (Status status = wait_for_room(peer, key, size + message.size() * kMessageCost, deadline); !status.ok()) {
       return status;
     }
