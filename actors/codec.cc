@@ -5,6 +5,13 @@
 
 namespace nestor::actors {
 
+namespace {
+
+constexpr std::size_t kTensorAlignment = 16;   ///< as malloc gives: no element is larger
+constexpr std::size_t kUsedInPlace = 1 << 16;  ///< bytes; a small tensor must not keep a large message
+
+}  // namespace
+
 std::size_t Decoder::length(std::size_t least) {
   std::uint64_t length = 0;
   (*this)(length);
@@ -26,6 +33,7 @@ void Codec<at::Tensor>::encode(Encoder& encoder, const at::Tensor& value) {
   const torch::Tensor tensor = value.detach().to(torch::kCPU).contiguous();
   const std::size_t size = tensor.nbytes();
   encoder(to_comm(tensor.scalar_type()), tensor.sizes().vec(), static_cast<std::uint64_t>(size));
+  encoder.align(kTensorAlignment);
   encoder.raw(tensor.data_ptr(), size);
 }
 
@@ -37,6 +45,7 @@ void Codec<at::Tensor>::decode(Decoder& decoder, at::Tensor& value) {
   comm::Descriptor descriptor;
   decoder(descriptor.dtype, descriptor.shape);
   const std::size_t size = decoder.length();
+  decoder.align(kTensorAlignment);
   const torch::Dtype dtype = to_torch(descriptor.dtype);
   std::uint64_t expected = torch::elementSize(dtype);
   for (std::int64_t extent : descriptor.shape) {
@@ -45,8 +54,15 @@ void Codec<at::Tensor>::decode(Decoder& decoder, at::Tensor& value) {
     expected *= static_cast<std::uint64_t>(extent);
   }
   if (expected != size) Decoder::malformed("a tensor's shape does not match its bytes");
+  const char* data = decoder.raw(size).data();
+  if (size >= kUsedInPlace && decoder.owner() && reinterpret_cast<std::uintptr_t>(data) % kTensorAlignment == 0) {
+    const auto owner = decoder.owner();
+    value = torch::from_blob(
+        const_cast<char*>(data), descriptor.shape, [owner](void*) {}, torch::TensorOptions().dtype(dtype));
+    return;
+  }
   value = torch::empty(descriptor.shape, torch::TensorOptions().dtype(dtype));
-  std::memcpy(value.data_ptr(), decoder.raw(size).data(), size);
+  std::memcpy(value.data_ptr(), data, size);
 }
 
 }  // namespace nestor::actors

@@ -53,6 +53,8 @@ class Encoder {
     (Codec<std::remove_cv_t<T>>::encode(*this, values), ...);
     return *this;
   }
+  /// Fills up to a multiple of `bytes`, so that what follows can be used in place.
+  void align(std::size_t bytes) { bytes_.resize((bytes_.size() + bytes - 1) / bytes * bytes); }
   std::string take() { return std::move(bytes_); }
   /// The process's place in its cluster, which handles are encoded by; null outside of one.
   remote::Node* node() const { return node_; }
@@ -65,7 +67,20 @@ class Encoder {
 /// Reads what an Encoder wrote. Throws Error where the bytes end early or hold what cannot be: never trusts a length.
 class Decoder {
  public:
-  explicit Decoder(std::string_view bytes, remote::Node* node = nullptr) : bytes_(bytes), node_(node) {}
+  /// Bytes that decoded tensors may go on using in place, without a copy of their own.
+  class Owned {
+   public:
+    explicit Owned(std::string bytes) : bytes_(std::make_shared<std::string>(std::move(bytes))) {}
+    const std::shared_ptr<std::string>& bytes() const { return bytes_; }
+
+   private:
+    std::shared_ptr<std::string> bytes_;
+  };
+  explicit Decoder(std::string_view bytes, remote::Node* node = nullptr)
+      : bytes_(bytes), size_(bytes.size()), node_(node) {}
+  explicit Decoder(const Owned& owned, remote::Node* node = nullptr) : Decoder(*owned.bytes(), node) {
+    owner_ = owned.bytes();
+  }
   std::string_view raw(std::size_t size) {
     if (size > bytes_.size()) malformed("it ends early");
     const std::string_view part = bytes_.substr(0, size);
@@ -80,6 +95,10 @@ class Decoder {
   /// A container's length; every element takes at least `least` bytes.
   std::size_t length(std::size_t least = 1);
   std::size_t left() const { return bytes_.size(); }
+  /// Skips what Encoder::align wrote.
+  void align(std::size_t bytes) { raw((bytes - (size_ - bytes_.size()) % bytes) % bytes); }
+  /// Null where the bytes may not be kept.
+  const std::shared_ptr<std::string>& owner() const { return owner_; }
   /// Throws Error where bytes are left over.
   void finish() const;
   [[noreturn]] static void malformed(const std::string& why);
@@ -87,6 +106,8 @@ class Decoder {
 
  private:
   std::string_view bytes_;
+  std::size_t size_;
+  std::shared_ptr<std::string> owner_;
   remote::Node* node_;
 };
 
@@ -220,6 +241,12 @@ struct Codec<T> {
   }
   static void decode(Decoder& decoder, T& value) {
     value.clear();
+    if constexpr (requires { value.data(); } && std::is_arithmetic_v<typename T::value_type>) {
+      constexpr std::size_t kSize = sizeof(typename T::value_type);
+      value.resize(decoder.length(kSize));
+      std::memcpy(value.data(), decoder.raw(value.size() * kSize).data(), value.size() * kSize);
+      return;
+    }
     for (std::size_t left = decoder.length(); left > 0; --left) {
       typename T::value_type element{};
       decoder(element);

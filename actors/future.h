@@ -43,9 +43,7 @@ class Future {
   bool wait_for(std::chrono::nanoseconds limit) const { return checked().wait_until(detail::deadline_after(limit)); }
   /// Ends every wait for it with CallCancelled. A call that has not begun is never run; of one that has, the result is
   /// dropped. False when it was complete already.
-  bool cancel() {
-    return checked().fail(std::make_exception_ptr(CallCancelled(checked().who(), "the call was cancelled")));
-  }
+  bool cancel() { return checked().cancel(); }
   /// Calls `then` when complete: at once, or later in the thread that completes it. Keep it short: post to an actor.
   void on_ready(std::function<void()> then) { checked().on_done(std::move(then)); }
 

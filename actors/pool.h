@@ -30,11 +30,16 @@ class ActorPool {
       throw;
     }
   }
+  /// Of actors that live already, here or in other processes.
+  ActorPool(std::string name, std::vector<Handle<T>> members) : name_(std::move(name)), members_(std::move(members)) {
+    if (members_.empty()) throw Error(name_, "a pool has at least one member");
+  }
   ActorPool(const ActorPool&) = delete;
   ActorPool& operator=(const ActorPool&) = delete;
   ~ActorPool() { kill("its pool was destroyed"); }
 
   std::size_t size() const { return members_.size(); }
+  const std::string& name() const { return name_; }
   const Handle<T>& member(std::size_t i) const { return members_.at(i); }
 
   /// method(input) for each input, results in the inputs' order. A member gets its next input when it has finished

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -25,6 +26,10 @@ struct ActorInfo {
 
 class Runtime;
 
+namespace remote {
+class Node;
+}
+
 namespace detail {
 
 /// The actors of one runtime by name. Any thread.
@@ -49,6 +54,9 @@ class Registry {
   std::vector<std::string> wait_ended(std::chrono::steady_clock::time_point deadline);
 
   Runtime& runtime() const { return *runtime_; }
+  /// The process's place in a cluster (Runtime::node).
+  remote::Node* node() const { return node_.load(std::memory_order_acquire); }
+  void set_node(remote::Node* node) { node_.store(node, std::memory_order_release); }
   /// Guards who waits for whom (Cell::begin_wait).
   std::mutex& wait_graph() { return wait_graph_; }
 
@@ -56,6 +64,7 @@ class Registry {
   static constexpr std::size_t kObituaries = 64;
 
   Runtime* const runtime_;
+  std::atomic<remote::Node*> node_{nullptr};
   mutable std::mutex mutex_;
   std::condition_variable all_ended_;
   std::map<std::string, std::shared_ptr<Cell>, std::less<>> living_;

@@ -69,14 +69,21 @@ Runtime::~Runtime() {
   }
 }
 
+remote::Node* Runtime::node() const {
+  return impl_->registry->node();
+}
+
 const std::shared_ptr<detail::Registry>& Runtime::registry() const {
   return impl_->registry;
 }
 
 std::shared_ptr<detail::Cell> Runtime::launch(const ActorOptions& options, detail::ActorType type,
                                               detail::Cell::Factory factory) {
+  constexpr std::size_t kMostThreads = 256;
+  if (options.max_concurrency < 1 || options.max_concurrency > kMostThreads)
+    throw Error(options.name, "cannot have max_concurrency " + std::to_string(options.max_concurrency), "1 to 256");
   auto cell = std::make_shared<detail::Cell>(options.name, std::move(type), options.mailbox_limit, options.send_limit,
-                                             impl_->registry);
+                                             options.max_concurrency, impl_->registry);
   auto construction = std::make_shared<Construction>(cell, std::move(factory));
   cell->post(construction, true);
   try {

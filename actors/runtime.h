@@ -16,6 +16,10 @@
 
 namespace nestor::actors {
 
+namespace remote {
+class Node;
+}
+
 struct RuntimeOptions {
   /// How long the destructor waits for methods under way before it gives their actors up (and says so on stderr).
   std::chrono::milliseconds shutdown_limit{10'000};
@@ -25,10 +29,12 @@ struct ActorOptions {
   std::string name;                              ///< letters, digits and . _ - / ; unique among the living
   std::size_t mailbox_limit = 100'000;           ///< calls queued; a caller that meets a full mailbox waits for room
   std::chrono::milliseconds send_limit{30'000};  ///< ... at most this long, then its call throws CallTimeout
+  std::size_t max_concurrency = 1;  ///< threads that run its methods; with more than 1 its members need locks
 };
 
 /// The actors of one process: spawns them, finds them by name, ends them. Several in one process are independent.
-/// Every actor has a thread of its own, so that a method may compute or wait as long as it likes. Any thread.
+/// Every actor has a thread of its own (or several), so that a method may compute or wait as long as it likes. Any
+/// thread.
 class Runtime {
  public:
   explicit Runtime(RuntimeOptions options = {});
@@ -66,6 +72,9 @@ class Runtime {
   /// Kills every actor, waits for methods under way and runs on_stop. Throws Error naming the actors that have not
   /// ended at the limit; may be called again. Not from an actor of this runtime.
   void shutdown(std::chrono::nanoseconds limit);
+
+  /// Its place in a cluster; null where it is in none.
+  remote::Node* node() const;
 
   /// For actors/remote: the actors as other processes see them, without their types.
   const std::shared_ptr<detail::Registry>& registry() const;

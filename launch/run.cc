@@ -66,8 +66,8 @@ int usage_error(const CLI::App& program, const CLI::ParseError& error, int argc,
 
 }  // namespace
 
-int run(int argc, char** argv, ModelBuilder build) {
-  launch::Session session{std::move(build), {}};
+int run(int argc, char** argv, ModelBuilder build, ActorTypes types) {
+  launch::Session session{std::move(build), {}, std::move(types)};
   try {
     CLI::App program("Nestor trains multimodal LLMs with the nested pipeline, and plans, verifies and draws schedules.",
                      "nestor");

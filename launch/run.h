@@ -4,6 +4,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <nestor/actors/remote/actor_types.h>
 #include <nestor/modules/modules.h>
 
 namespace nestor {
@@ -16,6 +17,7 @@ using ModelBuilder = std::function<modules::Model(const ModelConfig&)>;
 
 /// The `nestor` program with a model of the user's own: every subcommand, exit codes of docs/errors.md.
 /// Without a builder the model is the one that the config names (docs/formats.md). Call it before any thread is made.
-int run(int argc, char** argv, ModelBuilder build = nullptr);
+/// `types` are the actors that may be spawned on clusters of this program (launch/cluster/cluster.h); nothing else is.
+int run(int argc, char** argv, ModelBuilder build = nullptr, ActorTypes types = {});
 
 }  // namespace nestor

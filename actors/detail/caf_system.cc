@@ -23,17 +23,17 @@ namespace nestor::actors::detail {
 
 namespace {
 
-/// A cell's thread. Detached: methods may block, and a shared worker that blocks would stall other actors.
+/// A thread of a cell. Detached: methods may block, and a shared worker that blocks would stall other actors.
 class CellActor final : public caf::event_based_actor {
  public:
-  CellActor(caf::actor_config& config, std::shared_ptr<Cell> cell)
-      : caf::event_based_actor(config), cell_(std::move(cell)) {}
+  CellActor(caf::actor_config& config, std::shared_ptr<Cell> cell, std::size_t thread)
+      : caf::event_based_actor(config), cell_(std::move(cell)), thread_(thread) {}
 
  protected:
   caf::behavior make_behavior() override {
     pthread_setname_np(pthread_self(), cell_->name().substr(0, 15).c_str());
     return {[this](Drain) {
-      if (cell_ && !cell_->drain()) {
+      if (cell_ && !cell_->drain(thread_)) {
         cell_.reset();
         quit();
       }
@@ -42,6 +42,7 @@ class CellActor final : public caf::event_based_actor {
 
  private:
   std::shared_ptr<Cell> cell_;
+  const std::size_t thread_;
 };
 
 /// Holds delayed work, on CAF's own worker: a timer keeps neither the actor nor its thread. A class, since CAF binds a
@@ -91,8 +92,11 @@ CafSystem::CafSystem() : impl_(std::make_unique<Impl>()) {}
 CafSystem::~CafSystem() = default;
 
 void CafSystem::launch(const std::shared_ptr<Cell>& cell) {
-  auto thread = impl_->system.spawn<CellActor, caf::detached + caf::hidden>(cell);
-  cell->set_waker(std::make_shared<CafWaker>(std::move(thread), impl_->timer));
+  std::vector<std::shared_ptr<Waker>> wakers;
+  for (std::size_t thread = 0; thread < cell->concurrency(); ++thread)
+    wakers.push_back(std::make_shared<CafWaker>(
+        impl_->system.spawn<CellActor, caf::detached + caf::hidden>(cell, thread), impl_->timer));
+  cell->set_wakers(std::move(wakers));
 }
 
 void CafSystem::leak() {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include <nestor/actors/actor.h>
@@ -57,11 +58,12 @@ class Notice final : public Task {
 }  // namespace
 
 Cell::Cell(std::string name, ActorType type, std::size_t mailbox_limit, std::chrono::nanoseconds send_limit,
-           std::shared_ptr<Registry> registry)
+           std::size_t concurrency, std::shared_ptr<Registry> registry)
     : name_(std::move(name)),
       type_(std::move(type)),
       mailbox_limit_(mailbox_limit),
       send_limit_(send_limit),
+      concurrency_(concurrency),
       registry_(std::move(registry)) {}
 
 Cell::Cell(std::string name, ActorType type, std::shared_ptr<Registry> registry, std::shared_ptr<Elsewhere> elsewhere)
@@ -81,6 +83,10 @@ std::string Task::encode(Encoder&) {
 
 void Task::complete(Decoder&) {}
 
+bool Task::is_call(const std::string&, std::uint64_t) const {
+  return false;
+}
+
 Cell* Cell::current() {
   return current_cell;
 }
@@ -96,9 +102,11 @@ std::size_t Cell::queued() const {
 }
 
 std::size_t Cell::load() const {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (state_ >= CellState::dead) return static_cast<std::size_t>(-1);
-  return queue_.size() + (running_ ? 1 : 0);
+  if (!elsewhere_) return queue_.size() + running_.size();
+  lock.unlock();
+  return elsewhere_->load();
 }
 
 std::string Cell::death_cause() const {
@@ -133,7 +141,7 @@ void Cell::post(std::shared_ptr<Task> task, bool exempt_from_limit) {
     }
     if (state_ < CellState::dead) {
       queue_.push_back(std::move(task));
-      if (!std::exchange(scheduled_, true)) waker = waker_;
+      waker = idle_thread();
     }
   }
   if (task) task->abandon(obituary());
@@ -144,19 +152,29 @@ void Cell::post_after(std::chrono::nanoseconds delay, std::shared_ptr<Task> task
   std::shared_ptr<Waker> waker;
   {
     std::lock_guard lock(mutex_);
-    waker = waker_;
+    if (!wakers_.empty()) waker = wakers_.front();
   }
   if (waker) waker->wake_after(delay, std::move(task), weak_from_this());
 }
 
-void Cell::set_waker(std::shared_ptr<Waker> waker) {
+std::shared_ptr<Waker> Cell::idle_thread() {
+  if (idle_.empty()) return nullptr;
+  const std::size_t thread = idle_.back();
+  idle_.pop_back();
+  return wakers_[thread];
+}
+
+void Cell::set_wakers(std::vector<std::shared_ptr<Waker>> wakers) {
+  std::vector<std::shared_ptr<Waker>> woken;
   {
     std::lock_guard lock(mutex_);
-    waker_ = waker;
-    if (queue_.empty() && state_ < CellState::dead) return;
-    scheduled_ = true;
+    wakers_ = std::move(wakers);
+    threads_left_ = wakers_.size();
+    for (std::size_t thread = wakers_.size(); thread > 0; --thread) idle_.push_back(thread - 1);
+    const std::size_t wanted = state_ >= CellState::dead ? wakers_.size() : std::min(wakers_.size(), queue_.size());
+    while (woken.size() < wanted) woken.push_back(idle_thread());
   }
-  waker->wake();
+  for (auto& waker : woken) waker->wake();
 }
 
 void Cell::discard() {
@@ -170,52 +188,80 @@ void Cell::construct(const Factory& factory) {
   if (state_ == CellState::pending) state_ = CellState::alive;
 }
 
-Cell::Next Cell::next(std::shared_ptr<Task>& task) {
+Cell::Next Cell::next(std::size_t thread, std::shared_ptr<Task>& task) {
   std::lock_guard lock(mutex_);
   if (state_ >= CellState::dead) return Next::dead;
-  if (queue_.empty()) {
-    scheduled_ = false;
+  const bool constructing = state_ == CellState::pending && !running_.empty();
+  if (queue_.empty() || constructing) {
+    idle_.push_back(thread);
     return Next::idle;
   }
   task = std::move(queue_.front());
   queue_.pop_front();
-  running_ = task;
+  running_.push_back(task);
   if (blocked_ > 0) room_.notify_one();
   return Next::run;
 }
 
-void Cell::finished(std::shared_ptr<Task> task, bool replies_later) {
-  std::lock_guard lock(mutex_);
-  running_.reset();
-  if (!replies_later || state_ >= CellState::dead) return;
-  if (deferred_.size() >= sweep_at_) {
-    std::erase_if(deferred_, [](const auto& other) { return other->settled(); });
-    sweep_at_ = 2 * deferred_.size() + 16;
+bool Cell::finished(std::shared_ptr<Task> task, bool replies_later) {
+  std::shared_ptr<Waker> waker;
+  {
+    std::lock_guard lock(mutex_);
+    running_.erase(std::find(running_.begin(), running_.end(), task));
+    if (state_ >= CellState::dead) return false;
+    if (replies_later) {
+      if (deferred_.size() >= sweep_at_) {
+        std::erase_if(deferred_, [](const auto& other) { return other->settled(); });
+        sweep_at_ = 2 * deferred_.size() + 16;
+      }
+      deferred_.push_back(std::move(task));
+    }
+    if (quitting_) return true;
+    if (queue_.size() > 1) waker = idle_thread();  // one waited for the construction
   }
-  deferred_.push_back(std::move(task));
+  if (waker) waker->wake();
+  return false;
 }
 
-bool Cell::drain() {
+bool Cell::drain(std::size_t thread) {
   CurrentCell current(this);
   for (;;) {
     std::shared_ptr<Task> task;
-    switch (next(task)) {
+    switch (next(thread, task)) {
       case Next::idle:
         return true;
-      case Next::dead:
-        end();
+      case Next::dead: {
+        bool last = false;
+        {
+          std::lock_guard lock(mutex_);
+          last = --threads_left_ == 0;
+        }
+        if (last) end();
         return false;
+      }
       case Next::run:
         break;
     }
     const bool replies_later = task->run(*this);
-    finished(std::move(task), replies_later);
-    if (quitting_) die(quit_cause_);
+    if (finished(std::move(task), replies_later)) die(quit_cause_);
   }
 }
 
 void Cell::quit(const std::string& cause) {
+  std::lock_guard lock(mutex_);
   if (!std::exchange(quitting_, true)) quit_cause_ = cause;
+}
+
+void Cell::cancel(const std::string& from, std::uint64_t id) {
+  std::shared_ptr<Task> found;
+  {
+    std::lock_guard lock(mutex_);
+    const auto wanted = [&](const auto& task) { return task->is_call(from, id); };
+    for (const auto* tasks : {&running_, &deferred_})
+      if (const auto task = std::find_if(tasks->begin(), tasks->end(), wanted); task != tasks->end()) found = *task;
+    if (const auto task = std::find_if(queue_.begin(), queue_.end(), wanted); task != queue_.end()) found = *task;
+  }
+  if (found) found->abandon(std::make_exception_ptr(CallCancelled(name_, "the call was cancelled")));
 }
 
 bool Cell::kill(const std::string& cause) {
@@ -231,20 +277,20 @@ bool Cell::die(const std::string& cause) {
   std::vector<std::shared_ptr<Task>> tasks;
   std::vector<std::weak_ptr<Cell>> watchers;
   std::vector<std::function<void(const std::string&)>> on_death;
-  std::shared_ptr<Waker> waker;
+  std::vector<std::shared_ptr<Waker>> wakers;
   {
     std::lock_guard lock(mutex_);
     if (state_ >= CellState::dead) return false;
     state_ = CellState::dead;
     cause_ = cause;
-    if (running_) tasks.push_back(running_);
+    tasks = running_;
     for (auto& task : deferred_) tasks.push_back(std::move(task));
     for (auto& task : queue_) tasks.push_back(std::move(task));
     deferred_.clear();
     queue_.clear();
     watchers.swap(watchers_);
     on_death.swap(on_death_);
-    if (!std::exchange(scheduled_, true)) waker = waker_;
+    while (auto waker = idle_thread()) wakers.push_back(std::move(waker));
   }
   const std::exception_ptr error = obituary();
   if (elsewhere_) {
@@ -259,7 +305,7 @@ bool Cell::die(const std::string& cause) {
     if (auto watcher = weak.lock()) notify_down(watcher);
   }
   for (auto& then : on_death) then(cause);
-  if (waker) waker->wake();
+  for (auto& waker : wakers) waker->wake();
   return true;
 }
 
@@ -284,12 +330,14 @@ void Cell::end() {
     actor_.reset();
   }
   std::vector<std::function<void()>> on_end;
-  std::shared_ptr<Waker> waker;
+  std::vector<std::shared_ptr<Waker>> wakers;
+  std::vector<std::shared_ptr<Cell>> monitored;
   {
     std::lock_guard lock(mutex_);
     state_ = CellState::ended;
     on_end.swap(on_end_);
-    waker.swap(waker_);
+    wakers.swap(wakers_);
+    monitored.swap(monitored_);
   }
   registry_->ended(*this);
   for (auto& function : on_end) function();
@@ -311,7 +359,13 @@ void Cell::stop(std::function<void()> ended) {
   if (!dead) post(std::make_shared<Notice>("stop", [](Cell& cell) { cell.quit("it was stopped"); }), true);
 }
 
+void Cell::keep(std::shared_ptr<Cell> monitored) {
+  std::lock_guard lock(mutex_);
+  if (state_ < CellState::dead) monitored_.push_back(std::move(monitored));
+}
+
 void Cell::watch(const std::shared_ptr<Cell>& watcher) {
+  if (elsewhere_) watcher->keep(shared_from_this());
   {
     std::lock_guard lock(mutex_);
     if (state_ < CellState::dead) {
@@ -335,6 +389,7 @@ Cell::WaitGuard::~WaitGuard() {
 }
 
 void Cell::begin_wait(const FutureState& state, bool bounded, WaitGuard& guard) {
+  if (concurrency_ > 1) return;  // another of its threads can run the call
   std::lock_guard lock(registry_->wait_graph());
   std::string path = name_;
   const FutureState* waited = &state;

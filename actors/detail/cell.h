@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -42,6 +43,8 @@ class Task {
   virtual std::string encode(Encoder& encoder);
   /// The other process's answer.
   virtual void complete(Decoder& result);
+  /// Is it the call that `from` made under this number?
+  virtual bool is_call(const std::string& from, std::uint64_t id) const;
 };
 
 struct Incoming;
@@ -67,6 +70,10 @@ class Elsewhere {
   virtual void end(const std::string& cause, bool drain, std::function<void()> ended) = 0;
   /// The cell has died: fails the calls under way.
   virtual void abandon(const std::exception_ptr& error) = 0;
+  /// The caller has given a call up: it need not be run.
+  virtual void cancelled(const Task& task) = 0;
+  /// Calls under way.
+  virtual std::size_t load() const = 0;
 };
 
 /// Gives a cell a thread: after `wake` the cell's drain is called soon, in the actor's own thread. Any thread.
@@ -90,9 +97,9 @@ class Cell : public std::enable_shared_from_this<Cell> {
  public:
   using Factory = std::function<std::unique_ptr<Actor>()>;
 
-  /// The first task posted must construct the object.
+  /// The first task posted must construct the object. Up to `concurrency` threads run the others.
   Cell(std::string name, ActorType type, std::size_t mailbox_limit, std::chrono::nanoseconds send_limit,
-       std::shared_ptr<Registry> registry);
+       std::size_t concurrency, std::shared_ptr<Registry> registry);
   /// Of an actor in another process.
   Cell(std::string name, ActorType type, std::shared_ptr<Registry> registry, std::shared_ptr<Elsewhere> elsewhere);
   ~Cell();
@@ -120,6 +127,8 @@ class Cell : public std::enable_shared_from_this<Cell> {
   bool kill(const std::string& cause);
   /// Ends it after what is queued. `ended` is called when its object is gone.
   void stop(std::function<void()> ended);
+  /// Fails the call that `from` made under this number, which is then never begun.
+  void cancel(const std::string& from, std::uint64_t id);
   /// `watcher` gets on_down when this one dies, at once if it is dead.
   void watch(const std::shared_ptr<Cell>& watcher);
   /// `then` gets the cause when it dies, in the thread that ends it; at once if it is dead.
@@ -146,15 +155,16 @@ class Cell : public std::enable_shared_from_this<Cell> {
 
   /// For a cell that never gets a thread: forgets what is queued.
   void discard();
-  /// Its thread: from now on it is woken when there is work, at once if there is some.
-  void set_waker(std::shared_ptr<Waker> waker);
+  std::size_t concurrency() const { return concurrency_; }
+  /// Its threads: from now on they are woken when there is work, at once if there is some.
+  void set_wakers(std::vector<std::shared_ptr<Waker>> wakers);
 
-  // --- the actor's own thread ---
+  // --- the actor's own threads ---
   Actor& object() { return *actor_; }
   /// Constructs the object. Throws what the constructor throws; the actor is then dead.
   void construct(const Factory& factory);
-  /// Runs what is queued. False when the actor has ended: call no more.
-  bool drain();
+  /// Runs what is queued, as its thread of that number. False when the actor has ended: call no more.
+  bool drain(std::size_t thread);
   /// Dies after the current method.
   void quit(const std::string& cause);
 
@@ -163,8 +173,11 @@ class Cell : public std::enable_shared_from_this<Cell> {
   bool die(const std::string& cause);
   void end();
   enum class Next { run, idle, dead };
-  Next next(std::shared_ptr<Task>& task);
-  void finished(std::shared_ptr<Task> task, bool replies_later);
+  Next next(std::size_t thread, std::shared_ptr<Task>& task);
+  /// True when the actor is to die now.
+  bool finished(std::shared_ptr<Task> task, bool replies_later);
+  std::shared_ptr<Waker> idle_thread();
+  void keep(std::shared_ptr<Cell> monitored);
   std::exception_ptr obituary() const;
   void notify_down(const std::shared_ptr<Cell>& watcher);
 
@@ -172,6 +185,7 @@ class Cell : public std::enable_shared_from_this<Cell> {
   const ActorType type_;
   const std::size_t mailbox_limit_;
   const std::chrono::nanoseconds send_limit_;
+  const std::size_t concurrency_ = 1;
   const std::shared_ptr<Registry> registry_;
   const std::shared_ptr<Elsewhere> elsewhere_;
 
@@ -180,19 +194,21 @@ class Cell : public std::enable_shared_from_this<Cell> {
   CellState state_ = CellState::pending;
   std::string cause_;
   std::deque<std::shared_ptr<Task>> queue_;
-  std::shared_ptr<Task> running_;
+  std::vector<std::shared_ptr<Task>> running_;
   std::vector<std::shared_ptr<Task>> deferred_;  ///< ran, but reply later; settled ones are swept now and then
   std::size_t sweep_at_ = 16;
   std::vector<std::weak_ptr<Cell>> watchers_;
   std::vector<std::function<void(const std::string&)>> on_death_;
   std::vector<std::function<void()>> on_end_;
-  std::shared_ptr<Waker> waker_;
-  bool scheduled_ = false;   ///< a wake is under way or drain is running
+  std::vector<std::shared_ptr<Waker>> wakers_;    ///< by thread
+  std::vector<std::size_t> idle_;                 ///< threads that neither drain nor have been woken
+  std::size_t threads_left_ = 0;                  ///< that have not heard of its death
+  std::vector<std::shared_ptr<Cell>> monitored_;  ///< proxies must live to tell of the deaths elsewhere
+  std::string quit_cause_;
+  bool quitting_ = false;
   std::size_t blocked_ = 0;  ///< callers waiting for room
 
-  std::unique_ptr<Actor> actor_;            ///< the actor's thread alone
-  std::string quit_cause_;                  ///< likewise
-  bool quitting_ = false;                   ///< likewise
+  std::unique_ptr<Actor> actor_;            ///< the actor's threads alone
   const FutureState* waits_for_ = nullptr;  ///< under the registry's wait lock
 };
 

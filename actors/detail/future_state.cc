@@ -60,6 +60,13 @@ bool FutureState::fail(std::exception_ptr error) {
   return complete([&] { error_ = std::move(error); });
 }
 
+bool FutureState::cancel() {
+  if (!fail(std::make_exception_ptr(CallCancelled(who(), "the call was cancelled")))) return false;
+  if (target_ && target_->elsewhere() != nullptr)
+    if (const auto* task = dynamic_cast<const Task*>(this)) target_->elsewhere()->cancelled(*task);
+  return true;
+}
+
 void FutureState::rethrow() const {
   if (error_) std::rethrow_exception(error_);
 }

@@ -50,6 +50,8 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   bool wait_until(Deadline deadline);
   /// True when this completed the future.
   bool fail(std::exception_ptr error);
+  /// Fails it with CallCancelled, and tells the actor that is to run the call. True when this completed the future.
+  bool cancel();
   /// Throws what the future failed with, if it did. Only when done.
   void rethrow() const;
   /// Calls `then` when done: at once, or later in the completing thread.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,6 +14,8 @@ namespace nestor::actors::detail {
 
 /// A call that another process made, and where its answer goes.
 struct Incoming {
+  std::string from;  ///< who made it, and under which number
+  std::uint64_t id = 0;
   std::string method;
   std::string arguments;
   remote::Node* node = nullptr;
@@ -44,10 +47,10 @@ class IncomingCall final : public ValueState<typename ResultOf<Returned>::Type>,
         *this, cell.name(), [this] { return incoming_.method; },
         [&]() -> Returned {
           std::tuple<Stored...> arguments;
-          Decoder decoder(incoming_.arguments, incoming_.node);
+          const Decoder::Owned bytes(std::move(incoming_.arguments));
+          Decoder decoder(bytes, incoming_.node);
           std::apply([&](Stored&... stored) { decoder(stored...); }, arguments);
           decoder.finish();
-          incoming_.arguments = {};
           return std::apply(
               [&](Stored&... stored) -> Returned { return std::invoke(method_, object, std::move(stored)...); },
               arguments);
@@ -55,6 +58,9 @@ class IncomingCall final : public ValueState<typename ResultOf<Returned>::Type>,
   }
   void abandon(std::exception_ptr error) override { this->fail(std::move(error)); }
   bool settled() const override { return this->done(); }
+  bool is_call(const std::string& from, std::uint64_t id) const override {
+    return id == incoming_.id && from == incoming_.from;
+  }
 
  private:
   void answer() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <map>
 #include <string>
@@ -36,7 +37,7 @@ class ActorTypes {
  public:
   using Spawn = std::function<void(Runtime&, const ActorOptions&, Decoder&)>;
 
-  template <class T>
+  template <std::derived_from<Actor> T>
   ActorTypes& add() {
     makers_[detail::type_name<T>()] = [](Runtime& runtime, const ActorOptions& options, Decoder& decoder) {
       SpawnArgumentsOf<T> arguments;
@@ -60,3 +61,7 @@ class ActorTypes {
 };
 
 }  // namespace nestor::actors::remote
+
+namespace nestor {
+using actors::remote::ActorTypes;
+}

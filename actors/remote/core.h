@@ -12,7 +12,10 @@
 #include <string>
 #include <unordered_map>
 
+#include <nestor/actors/remote/direct.h>
 #include <nestor/actors/remote/node.h>
+#include <nestor/actors/remote/outbox.h>
+#include <nestor/actors/remote/transfers.h>
 
 namespace nestor::wire {  // envelope.proto
 class Call;
@@ -30,28 +33,53 @@ class NodeCore;
 class RemoteActor final : public detail::Elsewhere {
  public:
   RemoteActor(std::weak_ptr<NodeCore> core, std::string node, std::string actor)
-      : core_(std::move(core)), node_(std::move(node)), actor_(std::move(actor)) {}
+      : core_(std::move(core)),
+        node_(std::move(node)),
+        actor_(std::move(actor)),
+        direct_address_(remote::direct_address(node_)) {}
 
   void post(const std::shared_ptr<detail::Task>& task) override;
   void end(const std::string& cause, bool drain, std::function<void()> ended) override;
   void abandon(const std::exception_ptr& error) override;
-  void answered(const wire::Reply& reply, Node* node);
+  void cancelled(const detail::Task& task) override;
+  std::size_t load() const override;
+  void answered(wire::Reply& reply, Node* node);
+  /// News of the actor that came from `address`: is it the way that its answers come, so that nothing is overtaken?
+  bool comes_by(const std::string& address) const;
+  /// Its direct link is gone: calls under way get no answer. They fail with the process's cause of death, or by
+  /// `fail_lost` where it lives.
+  void direct_lost();
+  void fail_lost(const std::string& cause);
 
   const std::string& node() const { return node_; }
   const std::string& actor() const { return actor_; }
 
   /// Calls under way to one actor; a caller beyond that waits, as for a full mailbox.
   static constexpr std::size_t kUnderWay = 10'000;
+  /// ... and bytes of their arguments, unless it is one call alone.
+  static constexpr std::size_t kBytesUnderWay = std::size_t{256} << 20;
   static constexpr std::chrono::seconds kSendLimit{30};
 
  private:
+  struct UnderWay {
+    std::shared_ptr<detail::Task> task;
+    std::size_t bytes = 0;
+  };
   std::shared_ptr<detail::Task> take(std::uint64_t id);
+  /// Chooses the link while nothing is under way, so that calls keep their order.
+  void choose_route(NodeCore& core);
+  const std::string& address() const { return direct_ ? direct_address_ : node_; }
 
   const std::weak_ptr<NodeCore> core_;
-  const std::string node_, actor_;
-  std::mutex mutex_;
+  const std::string node_, actor_, direct_address_;
+  mutable std::mutex mutex_;
   std::condition_variable room_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<detail::Task>> under_way_;
+  std::unordered_map<std::uint64_t, UnderWay> under_way_;
+  std::size_t bytes_ = 0;
+  std::size_t waiting_ = 0;  ///< callers
+  std::vector<std::uint64_t> lost_;
+  std::shared_ptr<DirectLink> direct_;  ///< null: by the head
+  std::uint64_t connection_ = 0;        ///< of `direct_`
   std::exception_ptr dead_;
 };
 
@@ -64,7 +92,9 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
         head_(self.kind == "head"),
         self_(std::move(self)),
         events_(std::move(events)),
-        node_(node) {}
+        node_(node),
+        transfers_([this](wire::Envelope& envelope) { return send_whole(envelope, false); }) {}
+  ~NodeCore() override;
   void start(const Node::Head& head, const comm::LinkOptions& link);
   void start(const Node::Member& member, const comm::LinkOptions& link);
   /// Closes the link. Afterwards nothing is sent and nothing arrives.
@@ -74,8 +104,8 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
   void received(const std::string& peer, std::string message) override;
   void lost(const std::string& peer, const std::string& cause) override;
 
-  /// Empty, or why it could not be sent. Fills in the sender.
-  std::string send(wire::Envelope& envelope);
+  /// Empty, or why it could not be sent. Fills in the sender. `alone`: nothing else is expected to be sent soon.
+  std::string send(wire::Envelope& envelope, bool alone = true);
   /// Sends a request to a node; `then` is called once with its reply, or with a failure.
   /// `request` waits for it and throws what the failure says, or CallTimeout.
   void ask(wire::Envelope& envelope, std::uint64_t id, OnReply then);
@@ -88,7 +118,18 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
   void forget(const std::string& node, const std::string& cause);
   void declare_lost(const std::string& node, const std::string& cause);
 
+  // Direct links (direct.cc).
+  void received_directly(const std::string& address, const std::string& message);
+  void direct_server_lost(const std::string& address);
+  void direct_link_lost(const std::string& node, const std::string& cause);
+  void direct_changed();
+  /// Opens a link to that node in the background, where it has an address.
+  void open_direct(const std::string& node);
+  void await_direct(const std::string& node, std::chrono::nanoseconds limit);
+  std::shared_ptr<DirectLink> direct_to(const std::string& node);
+
   Runtime& runtime_;
+  const std::shared_ptr<detail::Registry> registry_ = runtime_.registry();  ///< outlives the runtime
   const bool head_;
   NodeInfo self_;  ///< under mutex_ once the link is up
   const NodeEvents events_;
@@ -111,26 +152,48 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
     std::string node;
     OnReply then;
   };
+  struct Direct {
+    std::shared_ptr<DirectLink> link;
+    bool impossible = false;
+  };
+  /// The process's own end is heard of from the head within this time.
+  static constexpr std::chrono::seconds kObituaryWait{5};
+
+  void serve_directly(const Node::Member& member, const comm::LinkOptions& link);
+  void close_direct(const std::string& node);
+  void take(wire::Envelope& envelope, const std::string& from);
   void handle(wire::Envelope& envelope);
+  void handle_cancel(const wire::Envelope& envelope);
+  void handle_where(const wire::Envelope& envelope);
+  void handle_down(const wire::Envelope& envelope);
+  std::string send_whole(wire::Envelope& envelope, bool alone);
+  std::shared_ptr<Outbox> outbox(const std::string& peer);
   void close(const std::string& peer);
   comm::Status transmit(const std::string& peer, std::string message);
   void handle_call(wire::Envelope& envelope);
   void handle_watch(const wire::Envelope& envelope);
   void handle_end(const wire::Envelope& envelope);
   void handle_spawn(wire::Envelope& envelope);
-  void handle_reply(const wire::Envelope& envelope);
+  void handle_reply(wire::Envelope& envelope);
   void handle_hello(const std::string& peer, const wire::Hello& hello);
   void forward(wire::Envelope& envelope);
   void reply(const std::string& to, std::uint64_t id, const std::string& actor, std::string result,
-             const std::exception_ptr& error);
+             const std::exception_ptr& error, bool alone);
   /// The request or call in an envelope cannot reach its node: its sender is told.
   void undeliverable(const wire::Envelope& envelope, const std::string& why);
   void hello();
 
   void begin_callback() const;
 
+  comm::LinkKeys keys_;
+  comm::LinkOptions link_options_;
+  Transfers transfers_;
+  Flusher flusher_;
   std::unique_ptr<comm::LinkServer> server_owner_;
   std::unique_ptr<comm::LinkClient> client_owner_;
+  std::unique_ptr<DirectServer> direct_server_;
+  std::map<std::string, Direct> direct_;                     ///< by node
+  std::map<std::string, std::shared_ptr<Outbox>> outboxes_;  ///< by link peer; "" is the head
   std::atomic<bool> started_{false};
   std::shared_mutex open_;  ///< held shared while the link is used from other threads than its own
   bool closed_ = false;     ///< under open_

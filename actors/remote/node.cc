@@ -8,6 +8,9 @@ namespace {
 /// Constructs what other processes spawn.
 class Spawner final : public Actor {};
 
+/// A link of one's own to the other node comes about within this time, or calls go through the head meanwhile.
+constexpr std::chrono::seconds kDirectLimit{1};
+
 }  // namespace
 
 Node::Node(Runtime& runtime, NodeInfo self, Head head, NodeEvents events, comm::LinkOptions link) {
@@ -15,16 +18,19 @@ Node::Node(Runtime& runtime, NodeInfo self, Head head, NodeEvents events, comm::
   core_ = std::make_shared<NodeCore>(runtime, std::move(self), std::move(events), this);
   core_->spawner_ = runtime.spawn<Spawner>("node");
   core_->joined_ = true;
+  runtime.registry()->set_node(this);
   core_->start(head, link);
 }
 
 Node::Node(Runtime& runtime, NodeInfo self, Member member, NodeEvents events, comm::LinkOptions link)
     : core_(std::make_shared<NodeCore>(runtime, std::move(self), std::move(events), this)) {
   core_->spawner_ = runtime.spawn<Spawner>("node");
+  runtime.registry()->set_node(this);
   core_->start(member, link);
 }
 
 Node::~Node() {
+  core_->registry_->set_node(nullptr);
   core_->stop();
 }
 
@@ -84,13 +90,23 @@ std::shared_ptr<detail::Cell> Node::attach_cell(const std::string& node, const s
 std::shared_ptr<detail::Cell> Node::find_cell(const std::string& node, const std::string& actor,
                                               const detail::ActorType& type, std::chrono::nanoseconds limit) {
   if (node == name()) return attach_cell(node, actor, type);
+  core_->open_direct(node);
   wire::Envelope envelope;
   envelope.set_to(node);
   envelope.mutable_watch()->set_id(core_->next_id());
   envelope.mutable_watch()->set_actor(actor);
   const std::string found = core_->request(envelope, envelope.watch().id(), actor, limit);
   if (found != type.name) throw Error(actor, "is a " + found + ", not a " + type.name, "find it by its own type");
+  if (!in_link_thread()) core_->await_direct(node, kDirectLimit);
   return core_->proxy(node, actor, type);
+}
+
+void Node::end(const std::string& node, const std::string& actor, const std::string& cause) {
+  wire::Envelope envelope;
+  envelope.set_to(node);
+  envelope.mutable_end()->set_actor(actor);
+  envelope.mutable_end()->set_cause(cause);
+  core_->send(envelope);
 }
 
 void Node::spawn_on(const std::string& node, const std::string& type, const ActorOptions& options,

@@ -19,14 +19,16 @@ namespace nestor::actors::remote {
 /// What a process tells the cluster of itself when it joins.
 struct NodeInfo {
   std::string name;  ///< unique in the cluster: "lane3", "agent0"; a client's is made unique by the head
-  std::string kind;  ///< head | agent | worker | client
+  std::string kind;  ///< head | agent | worker | actors | client
   std::string host;
   std::int64_t pid = 0;
   std::int32_t lane = -1;
-  std::uint64_t generation = 0;  ///< of a restarted worker: counts its starts
+  std::uint64_t generation = 0;          ///< of a restarted worker: counts its starts
+  std::string endpoint{}, public_key{};  ///< where other members may reach it directly; empty: by the head alone
+  std::int32_t cpus = 0;                 ///< an agent's: cores of its host
   template <class Visit>
   void fields(Visit&& visit) {
-    visit(name, kind, host, pid, lane, generation);
+    visit(name, kind, host, pid, lane, generation, endpoint, public_key, cpus);
   }
 };
 
@@ -45,9 +47,9 @@ struct NodeEvents {
 class NodeCore;
 
 /// A process's place in a cluster: its runtime's actors, reachable by the others, and the others' actors, reachable as
-/// handles like its own. The head listens; everybody else has one link, to the head, which passes messages on.
-/// Handles of other processes' actors are proxies: a call is sent at once in the caller's thread, and fails with the
-/// cause when the actor, its process or the link to it dies. Any thread.
+/// handles like its own. The head listens; everybody else has a link to the head, which passes messages on, and links
+/// of its own to those members that listen too. Handles of other processes' actors are proxies: a call is sent at once
+/// in the caller's thread, and fails with the cause when the actor, its process or the link to it dies. Any thread.
 class Node {
  public:
   struct Head {
@@ -58,6 +60,8 @@ class Node {
   struct Member {
     std::string head_endpoint, head_public_key;
     comm::LinkKeys keys;
+    std::string listen{};                          ///< an endpoint where other members may reach it; empty: none
+    std::map<std::string, std::string> allowed{};  ///< ... whose keys these are
   };
 
   Node(Runtime& runtime, NodeInfo self, Head head, NodeEvents events = {}, comm::LinkOptions link = {});
@@ -98,6 +102,9 @@ class Node {
     spawn_on(node, detail::type_name<T>(), options, encoder.take());
     return find<T>(node, options.name);
   }
+
+  /// Ends an actor of that node, where it lives, as Handle::kill does.
+  void end(const std::string& node, const std::string& actor, const std::string& cause);
 
   /// Head: calls to actors of that node fail from now on, everywhere, with this cause; its link is closed.
   void declare_lost(const std::string& node, const std::string& cause);

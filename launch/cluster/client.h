@@ -21,6 +21,7 @@ class ClusterClient {
   const std::string& name() const { return name_; }
   const actors::Handle<HeadActor>& head() const { return head_; }
   actors::remote::Node& node() { return *node_; }
+  actors::Runtime& runtime() { return runtime_; }
 
  private:
   std::string name_;

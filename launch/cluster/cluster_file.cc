@@ -13,6 +13,7 @@ namespace nestor::launch {
 namespace {
 
 constexpr std::int64_t kMostLanesOfAHost = 1024;
+constexpr double kMostOfAResource = 1e15;
 
 bool plausible_host(const std::string& text) {
   return text.size() <= 253 && text.front() != '-' && std::all_of(text.begin(), text.end(), [](unsigned char c) {
@@ -45,6 +46,13 @@ ClusterFile::Host read_host(modules::ConfigSection section) {
     host.env[name] = env.text(name, "");
   }
   env.finish();
+  auto resources = section.section("resources");
+  for (const auto& name : resources.keys()) {
+    if (!variable_name(name))
+      section.fail("resources", "\"" + one_line(name, 60) + "\" is no resource's name", "letters, digits, _");
+    host.resources[name] = resources.number(name, 0, 0, kMostOfAResource);
+  }
+  resources.finish();
   section.finish();
   return host;
 }

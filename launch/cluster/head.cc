@@ -9,6 +9,7 @@
 #include <nestor/actors/remote/version.h>
 #include <nestor/actors/runtime.h>
 #include <nestor/launch/cluster/head.h>
+#include <nestor/launch/cluster/placement_actor.h>
 #include <nestor/launch/cluster/trainer.h>
 
 namespace nestor::launch {
@@ -54,7 +55,7 @@ void HeadActor::describe(actors::MethodTable<HeadActor>& table) {
 
 // --- what clients see ---
 
-std::vector<ActorRow> HeadActor::actors() const {
+Future<std::vector<ActorRow>> HeadActor::actors() const {
   std::vector<ActorRow> rows;
   rows.push_back({"cluster", "head", "ALIVE", plan_.hosts.front().host, ::getpid(), -1, 0, 0, ""});
   for (std::size_t host = 0; host < agents_.size(); ++host) {
@@ -67,7 +68,19 @@ std::vector<ActorRow> HeadActor::actors() const {
     rows.push_back({lane_node(static_cast<std::int32_t>(lane)), "worker", state.state, plan_.hosts[state.host].host,
                     state.pid, static_cast<std::int32_t>(lane), state.generation, state.restarts, state.death_cause});
   }
-  return rows;
+  auto promise = std::make_shared<Promise<std::vector<ActorRow>>>();
+  auto users = std::make_shared<Future<std::vector<ActorRow>>>(
+      node_->attach<PlacementActor>("head", PlacementActor::kName).call(&PlacementActor::actors));
+  users->on_ready([promise, users, rows = std::move(rows)]() mutable {
+    try {
+      const auto more = users->get();
+      rows.insert(rows.end(), more.begin(), more.end());
+      promise->set_value(std::move(rows));
+    } catch (...) {
+      promise->fail(std::current_exception());
+    }
+  });
+  return promise->future();
 }
 
 std::vector<HostRow> HeadActor::nodes() const {

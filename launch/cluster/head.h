@@ -43,7 +43,7 @@ class HeadActor final : public actors::Actor {
   static void describe(actors::MethodTable<HeadActor>& table);
 
   // --- clients ---
-  std::vector<ActorRow> actors() const;
+  actors::Future<std::vector<ActorRow>> actors() const;
   std::vector<HostRow> nodes() const;
   std::vector<PoolRow> pools() const;
   ClusterRow status() const;

@@ -17,6 +17,8 @@ std::string Introduction::write() const {
                         {"own_lanes", own_lanes},
                         {"lanes", lanes},
                         {"logs", logs},
+                        {"listen", listen},
+                        {"peers", peers},
                         {"lane", lane},
                         {"generation", generation}}
              .dump() +
@@ -38,6 +40,8 @@ Introduction Introduction::read(const std::string& text) {
     json.at("own_lanes").get_to(read.own_lanes);
     json.at("lanes").get_to(read.lanes);
     json.at("logs").get_to(read.logs);
+    json.at("listen").get_to(read.listen);
+    json.at("peers").get_to(read.peers);
     json.at("lane").get_to(read.lane);
     json.at("generation").get_to(read.generation);
   } catch (const nlohmann::json::exception&) {

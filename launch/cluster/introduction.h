@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,11 @@ struct Introduction {
   comm::LinkKeys keys;             ///< the host's
   std::uint64_t secret = 0;        ///< in every tensor message
   std::vector<std::int32_t> own_lanes;
-  std::int32_t lanes = 0;  ///< of the whole cluster
-  std::string logs;        ///< folder; empty: standard error
-  std::int32_t lane = -1;  ///< worker
+  std::int32_t lanes = 0;                    ///< of the whole cluster
+  std::string logs;                          ///< folder; empty: standard error
+  std::string listen;                        ///< where other processes may reach the one for users' actors
+  std::map<std::string, std::string> peers;  ///< ... public keys and their owners
+  std::int32_t lane = -1;                    ///< worker
   std::uint64_t generation = 0;
 
   std::string write() const;

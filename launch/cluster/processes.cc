@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <nestor/actors/error.h>
@@ -15,6 +16,7 @@
 #include <nestor/launch/cluster/cluster_folder.h>
 #include <nestor/launch/cluster/head.h>
 #include <nestor/launch/cluster/introduction.h>
+#include <nestor/launch/cluster/placement_actor.h>
 #include <nestor/launch/cluster/processes.h>
 #include <nestor/launch/cluster/starters.h>
 #include <nestor/launch/error.h>
@@ -49,6 +51,28 @@ void log(const std::string& who, fmt::format_string<T...> text, T&&... values) {
   fmt::print(stderr, "[{}] {}\n", who, fmt::format(text, std::forward<T>(values)...));
 }
 
+/// Who may connect: public keys and their owners.
+std::map<std::string, std::string> allowed(const Credentials& credentials) {
+  std::map<std::string, std::string> owners{{credentials.client.public_key, "client"}};
+  for (std::size_t i = 0; i < credentials.hosts.size(); ++i)
+    owners[credentials.hosts[i].public_key] = "host" + std::to_string(i);
+  return owners;
+}
+
+/// That this process may run on.
+std::int32_t cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/// What a host offers to users' actors.
+Resources offers_of(const ClusterFile::Host& host) {
+  Resources offers(host.resources.begin(), host.resources.end());
+  offers.try_emplace("lanes", host.lanes);
+  return offers;
+}
+
 /// The agents' processes. Used by the head's actor, and at the end.
 class Agents {
  public:
@@ -76,7 +100,10 @@ class Agents {
     introduction.secret = credentials_.secret;
     introduction.own_lanes = lanes_[host];
     introduction.lanes = next_lane_;
-    if (file_.launch == ClusterFile::Launch::local) introduction.logs = (folder_.path() / "logs").string();
+    const bool local = file_.launch == ClusterFile::Launch::local;
+    if (local) introduction.logs = (folder_.path() / "logs").string();
+    introduction.listen = fmt::format("tcp://{}:0", local ? "127.0.0.1" : plan.host);
+    introduction.peers = allowed(credentials_);
     ChildProcess::Options options;
     options.arguments = agent_command(file_.launch, plan, program_file(), variables);
     options.environment = agent_environment(file_.launch, plan, variables);
@@ -105,6 +132,7 @@ std::string admit(const NodeInfo& info, const std::string& key, const std::vecto
   for (std::size_t host = 0; host < lanes.size(); ++host) {
     if (key != "host" + std::to_string(host)) continue;
     if (info.kind == "agent" && info.name == HeadActor::agent_node(host)) return "";
+    if (info.kind == "actors" && info.name == PlacementActor::node_of(host)) return "";
     if (info.kind == "worker" && info.name == HeadActor::lane_node(info.lane) &&
         std::find(lanes[host].begin(), lanes[host].end(), info.lane) != lanes[host].end())
       return "";
@@ -112,10 +140,11 @@ std::string admit(const NodeInfo& info, const std::string& key, const std::vecto
   return info.name + " does not belong to the key \"" + key + "\"";
 }
 
-/// The head's actor, for events that may come before it is there.
-class HeadSlot {
+/// An actor of the head, for events that may come before it is there.
+template <class T>
+class Slot {
  public:
-  void set(const Handle<HeadActor>& head) {
+  void set(const Handle<T>& head) {
     std::lock_guard lock(mutex_);
     head_ = head;
   }
@@ -127,7 +156,7 @@ class HeadSlot {
 
  private:
   std::mutex mutex_;
-  Handle<HeadActor> head_;
+  Handle<T> head_;
 };
 
 }  // namespace
@@ -147,25 +176,32 @@ int run_head(const std::string& cluster, const ModelBuilder& build) {
 
   Interrupts interrupts;
   Leave leave;
-  HeadSlot slot;
+  Slot<HeadActor> slot;
+  Slot<PlacementActor> placement_slot;
   Agents agents(file, folder, credentials, settings);
   actors::Runtime runtime;
   NodeInfo self;
   self.kind = "head";
   self.host = file.head_host;
   self.pid = ::getpid();
-  Node::Head head{fmt::format("tcp://{}:{}", file.head_host, file.head_port), credentials.head, {}};
-  head.allowed[credentials.client.public_key] = "client";
-  for (std::size_t i = 0; i < credentials.hosts.size(); ++i)
-    head.allowed[credentials.hosts[i].public_key] = "host" + std::to_string(i);
+  const Node::Head head{fmt::format("tcp://{}:{}", file.head_host, file.head_port), credentials.head,
+                        allowed(credentials)};
   NodeEvents events;
   events.admit = [&agents](const NodeInfo& info, const std::string& key) { return admit(info, key, agents.lanes()); };
-  events.joined = [&slot](const NodeInfo& info) { slot.call(&HeadActor::joined, info); };
-  events.disconnected = [&slot](const NodeInfo& info, const std::string& cause) {
-    slot.call(&HeadActor::disconnected, info, cause);
+  events.joined = [&](const NodeInfo& info) {
+    slot.call(&HeadActor::joined, info);
+    placement_slot.call(&PlacementActor::joined, info);
+  };
+  events.disconnected = [&](const NodeInfo& info, const std::string& cause) {
+    if (info.kind != "actors") slot.call(&HeadActor::disconnected, info, cause);
+    placement_slot.call(&PlacementActor::disconnected, info, cause);
   };
   std::optional<Node> node;
   node.emplace(runtime, self, head, events, settings.link());
+
+  std::vector<Placement::Host> offers;
+  for (const auto& host : file.hosts) offers.push_back({host.host, offers_of(host)});
+  placement_slot.set(runtime.spawn<PlacementActor>(PlacementActor::kName, std::move(offers), &*node, settings));
 
   HeadActor::Plan plan{file.name, {}, settings};
   for (std::size_t host = 0; host < file.hosts.size(); ++host)
@@ -186,6 +222,7 @@ int run_head(const std::string& cluster, const ModelBuilder& build) {
   interrupts.on_first({});
   interrupts.on_second({});
   slot.set({});
+  placement_slot.set({});
   runtime.shutdown(std::chrono::seconds(30));
   agents.end_all();
   node.reset();
@@ -197,12 +234,13 @@ int run_head(const std::string& cluster, const ModelBuilder& build) {
 int run_agent(const std::string& text) {
   const Introduction introduction = Introduction::read(text);
   const ClusterSettings settings = ClusterSettings::from_environment();
-  const std::string me = HeadActor::agent_node(static_cast<std::size_t>(introduction.host_number));
+  const auto host = static_cast<std::uint64_t>(introduction.host_number);
+  const std::string me = HeadActor::agent_node(host);
   Interrupts interrupts;
   Leave leave;
   interrupts.on_first([&leave] { leave(0); });
   actors::Runtime runtime;
-  NodeInfo self{me, "agent", introduction.host, ::getpid(), -1, 0};
+  NodeInfo self{me, "agent", introduction.host, ::getpid(), -1, 0, "", "", cores()};
   NodeEvents events;
   events.head_link = [&](const std::string& cause) {
     if (cause.empty()) return;
@@ -226,13 +264,20 @@ int run_agent(const std::string& text) {
     worker.lane = lane;
     worker.generation = generation;
     ChildProcess::Options options;
-    options.arguments = {program_file(), "node", "worker"};
+    const bool actors = lane == PlacementActor::kLane;
+    options.arguments = {program_file(), "node", actors ? "actors" : "worker"};
     options.input = worker.write();
-    if (!introduction.logs.empty())
-      options.log = std::filesystem::path(introduction.logs) / (HeadActor::lane_node(lane) + ".log");
+    const std::string name = actors ? PlacementActor::node_of(host) : HeadActor::lane_node(lane);
+    if (!introduction.logs.empty()) options.log = std::filesystem::path(introduction.logs) / (name + ".log");
     return std::make_unique<Process>(std::move(options), std::move(ended));
   };
   const auto report = [&](std::int32_t lane, std::uint64_t generation, std::int64_t pid, std::string cause) {
+    if (lane == PlacementActor::kLane) {
+      log(me, "{} (pid {}) ended: {}", PlacementActor::node_of(host), pid, cause);
+      node->attach<PlacementActor>("head", PlacementActor::kName)
+          .call(&PlacementActor::process_ended, host, generation, pid, std::move(cause));
+      return;
+    }
     log(me, "lane {} (pid {}) ended: {}", lane, pid, cause);
     node->attach<HeadActor>("head", "cluster").call(&HeadActor::worker_ended, lane, generation, pid, std::move(cause));
   };
@@ -268,6 +313,51 @@ int run_worker(const std::string& text, const ModelBuilder& build) {
   log(me, "joined {}, pid {}, start {}", introduction.endpoint, ::getpid(), introduction.generation);
   const int code = leave.wait();
   // Whatever it computes is worth nothing without the head: do not wait for it.
+  try {
+    runtime.shutdown(std::chrono::seconds(2));
+  } catch (const actors::Error& error) {
+    log(me, "{}", error.what());
+    std::_Exit(code == 0 ? 1 : code);
+  }
+  return code;
+}
+
+int run_actors(const std::string& text, const ActorTypes& types) {
+  const Introduction introduction = Introduction::read(text);
+  const ClusterSettings settings = ClusterSettings::from_environment();
+  const std::string me = PlacementActor::node_of(static_cast<std::size_t>(introduction.host_number));
+  Interrupts interrupts;
+  Leave leave;
+  std::atomic<bool> leaving{false};
+  interrupts.on_first([&leave] { leave(0); });
+  actors::Runtime runtime;
+  const NodeInfo self{me, "actors", introduction.host, ::getpid(), -1, introduction.generation};
+  NodeEvents events;
+  events.head_link = [&](const std::string& cause) {
+    if (cause.empty()) return;
+    log(me, "lost the head: {}", cause);
+    leave(cause == "left" ? 0 : 1);
+  };
+  const auto report = [&](std::string name, std::uint64_t number, std::string cause) {
+    Node* node = runtime.node();
+    if (leaving || node == nullptr) return;  // then the process's end is theirs
+    log(me, "{} ended: {}", name, cause);
+    node->attach<PlacementActor>("head", PlacementActor::kName)
+        .call(&PlacementActor::actor_ended, std::move(name), number, std::move(cause));
+  };
+  actors::ActorOptions options;
+  options.name = ActorHost::kName;
+  options.max_concurrency = ActorHost::kConstructors;
+  runtime.spawn<ActorHost>(options, types, report);
+  Node::Member member = introduction.member();
+  member.listen = introduction.listen;
+  member.allowed = introduction.peers;
+  std::optional<Node> node;
+  node.emplace(runtime, self, member, events, settings.link());
+  node->wait_joined(settings.head_limit);
+  log(me, "joined {}, pid {}, start {}", introduction.endpoint, ::getpid(), introduction.generation);
+  const int code = leave.wait();
+  leaving = true;
   try {
     runtime.shutdown(std::chrono::seconds(2));
   } catch (const actors::Error& error) {

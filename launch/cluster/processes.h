@@ -13,6 +13,8 @@ int run_head(const std::string& cluster, const ModelBuilder& build);
 /// `introduction`: introduction.h.
 int run_agent(const std::string& introduction);
 int run_worker(const std::string& introduction, const ModelBuilder& build);
+/// A host's process for users' actors.
+int run_actors(const std::string& introduction, const ActorTypes& types);
 
 /// This program's own file.
 std::string program_file();

@@ -16,6 +16,7 @@ namespace nestor::launch {
 struct Session {
   ModelBuilder build;           ///< the user's model, or empty
   std::function<int()> action;  ///< set by the chosen command's parsing; returns the exit code
+  ActorTypes types{};           ///< the user's actors
 };
 
 /// Each adds one command with its flags and an example to `program`. Parsing sets `session.action`; nothing is read or

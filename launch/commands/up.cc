@@ -219,6 +219,8 @@ void add_up(CLI::App& program, Session& session) {
     head->callback([name, &session] { session.action = [name, &session] { return run_head(*name, session.build); }; });
     node->add_subcommand("agent")->callback(
         [&session] { session.action = [] { return run_agent(read_text("-", 1 << 20)); }; });
+    node->add_subcommand("actors")->callback(
+        [&session] { session.action = [&session] { return run_actors(read_text("-", 1 << 20), session.types); }; });
     node->add_subcommand("worker")->callback(
         [&session] { session.action = [&session] { return run_worker(read_text("-", 1 << 20), session.build); }; });
   }
