@@ -34,7 +34,7 @@ for mebibytes in 1, 8, 64, 300:
     start = time.perf_counter()
     for i in range(calls): ray.get(echo.size.remote(array))
     out[f"argument_{mebibytes}MiB"] = calls * (mebibytes << 20) / (time.perf_counter() - start) / 1e9
-print(json.dumps(out))
+print("RESULT", json.dumps(out), flush=True)
 ray.shutdown()
 """
 
@@ -48,7 +48,8 @@ def main():
     program, python = sys.argv[1:3]
     # Alternating halves, so that a change of the machine's load meets both.
     ours = nestor(program, "cluster")
-    rays = json.loads(subprocess.run([python, "-c", RAY], check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    output = subprocess.run([python, "-c", RAY], check=True, capture_output=True, text=True).stdout
+    rays = json.loads(next(line for line in output.splitlines() if line.startswith("RESULT")).removeprefix("RESULT"))
     ours |= nestor(program, "in_process")
     print(f"Ray {rays['version']}")
     rows = [("start to first call, s", ours["start_to_first_call"], rays["start_to_first_call"], True)]
