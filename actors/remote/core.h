@@ -116,7 +116,8 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
   std::shared_ptr<detail::Cell> proxy(const std::string& node, const std::string& actor, const detail::ActorType& type);
   /// Proxies of that node's actors die and requests to it fail; all nodes' where `node` is empty.
   void forget(const std::string& node, const std::string& cause);
-  void declare_lost(const std::string& node, const std::string& cause);
+  /// `only`: unless another process has taken its name meanwhile.
+  void declare_lost(const std::string& node, const std::string& cause, const NodeInfo* only = nullptr);
 
   // Direct links (direct.cc).
   void received_directly(const std::string& address, const std::string& message);

@@ -74,6 +74,10 @@ void Node::declare_lost(const std::string& node, const std::string& cause) {
   core_->declare_lost(node, cause);
 }
 
+void Node::declare_lost(const NodeInfo& process, const std::string& cause) {
+  core_->declare_lost(process.name, cause, &process);
+}
+
 std::pair<std::string, std::string> Node::address_of(const std::shared_ptr<detail::Cell>& cell) const {
   if (const auto* proxy = dynamic_cast<RemoteActor*>(cell->elsewhere())) return {proxy->node(), proxy->actor()};
   return {name(), cell->name()};

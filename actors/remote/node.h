@@ -108,6 +108,8 @@ class Node {
 
   /// Head: calls to actors of that node fail from now on, everywhere, with this cause; its link is closed.
   void declare_lost(const std::string& node, const std::string& cause);
+  /// The same, unless another process has taken its name meanwhile.
+  void declare_lost(const NodeInfo& process, const std::string& cause);
   /// Head: those joined and not lost.
   std::vector<NodeInfo> nodes() const;
   comm::LinkCounters counters() const;

@@ -317,7 +317,14 @@ void NodeCore::handle_hello(const std::string& peer, const wire::Hello& hello) {
   {
     std::lock_guard lock(mutex_);
     if (info.kind == "client") info.name = "client" + std::to_string(++clients_);
-    again = joined_nodes_.contains(info.name);
+    const auto known = joined_nodes_.find(info.name);
+    again = known != joined_nodes_.end();
+    if (again && known->second.generation > info.generation) refusal = "it was replaced";
+  }
+  if (!refusal.empty()) {  // a dying process that connects once more must not push its successor out
+    answer.mutable_refused()->set_cause(refusal);
+    static_cast<void>(server_->send(peer, answer.SerializeAsString()));
+    return server_->close(peer);
   }
   if (again) declare_lost(info.name, "it connected anew");  // what was under way is gone
   {
@@ -332,12 +339,16 @@ void NodeCore::handle_hello(const std::string& peer, const wire::Hello& hello) {
   if (events_.joined) events_.joined(info);
 }
 
-void NodeCore::declare_lost(const std::string& node, const std::string& cause) {
+void NodeCore::declare_lost(const std::string& node, const std::string& cause, const NodeInfo* only) {
   std::vector<std::string> others;
   std::string peer;
   {
     std::lock_guard lock(mutex_);
-    joined_nodes_.erase(node);
+    const auto known = joined_nodes_.find(node);
+    if (only != nullptr && (known == joined_nodes_.end() || known->second.pid != only->pid ||
+                            known->second.generation != only->generation))
+      return;
+    if (known != joined_nodes_.end()) joined_nodes_.erase(known);
     if (const auto found = peer_of_.find(node); found != peer_of_.end()) {
       peer = found->second;
       node_of_.erase(peer);

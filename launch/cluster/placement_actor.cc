@@ -214,7 +214,7 @@ void PlacementActor::joined(actors::remote::NodeInfo info) {
       placement_.offer(host, "cpus", info.cpus);
       if (process.state == "PENDING") start(host);
     } else if (info.kind == "actors" && info.name == node_of(host)) {
-      if (info.generation != process.generation) return node_->declare_lost(info.name, "it was replaced");
+      if (info.generation != process.generation) return node_->declare_lost(info, "it was replaced");
       process.state = "ALIVE";
       process.pid = info.pid;
       process.failures = 0;
@@ -235,7 +235,7 @@ void PlacementActor::disconnected(actors::remote::NodeInfo info, std::string cau
       process.agent = {};
     }
     if (info.kind != "actors" || info.name != node_of(host)) continue;
-    if (info.generation != process.generation || process.state != "ALIVE") return node_->declare_lost(info.name, cause);
+    if (info.generation != process.generation || process.state != "ALIVE") return node_->declare_lost(info, cause);
     process.silence = cause;
     // One that is silent must not wake again; one that is gone has an exit code, which the agent reports.
     if (process.agent && cause.starts_with("silent")) process.agent.call(&Agent::kill, kLane, info.generation);
