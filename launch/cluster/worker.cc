@@ -4,6 +4,8 @@
 #include <nestor/actors/runtime.h>
 #include <nestor/launch/cluster/worker.h>
 #include <nestor/launch/config.h>
+#include <nestor/launch/error.h>
+#include <nestor/launch/files.h>
 #include <nestor/launch/training_set.h>
 
 namespace nestor::launch {
@@ -36,6 +38,18 @@ void Worker::end_executor(const std::string& why) {
 
 std::string Worker::open(Opening opening) {
   end_executor("another job takes its lane");
+  if (!opening.probe.empty()) {
+    std::string seen;
+    try {
+      seen = read_text(opening.probe, 1 << 10);
+    } catch (const InputError&) {
+      // Not there.
+    }
+    if (seen != opening.probe_text)
+      throw actors::Error("lane" + std::to_string(lane_), "does not see the head's disk at " + opening.probe,
+                          "run.dir must be on a disk that all hosts share");
+    write_aside(probe_answer(opening.probe, lane_), opening.probe_text);
+  }
   const std::string made_from = opening.config + '\n' + opening.vocabulary;
   if (!spec_ || config_read_ != made_from) {
     const TrainConfig config = read_config(opening.config, opening.source, {});

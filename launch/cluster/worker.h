@@ -19,9 +19,12 @@ struct Opening {
   std::string config, source;     ///< nestor.train/1 text
   std::string vocabulary;         ///< file to go on with; empty: made from the captions
   std::int32_t lanes = 0;
+  /// A file beside the run folder that the head has written, and what it holds: a lane that does not read the same
+  /// there sees another disk, where its share of a checkpoint would be lost. It answers with a file of its own.
+  std::string probe, probe_text;
   template <class Visit>
   void fields(Visit&& visit) {
-    visit(incarnation, config, source, vocabulary, lanes);
+    visit(incarnation, config, source, vocabulary, lanes, probe, probe_text);
   }
 };
 
@@ -41,6 +44,9 @@ class Worker final : public actors::Actor {
   void close();
   std::string transports() const;
 
+  static std::string probe_answer(const std::string& probe, std::int32_t lane) {
+    return probe + ".lane" + std::to_string(lane);
+  }
   static std::string executor_name(std::int32_t lane, std::uint64_t incarnation);
 
  private:
