@@ -5,32 +5,16 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <nestor/launch/progress.h>
+#include <nestor/launch/terminal.h>
 
 namespace nestor::launch {
 namespace {
 
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 constexpr auto kPlainLine = std::chrono::seconds(5);
-
-bool utf8_locale() {
-  for (auto name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(name);
-    if (!value || !*value) continue;
-    std::string_view locale(value);
-    return locale.find("UTF-8") != locale.npos || locale.find("utf8") != locale.npos;
-  }
-  return false;
-}
-
-std::size_t terminal_width() {
-  winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 100;
-  return size.ws_col;
-}
 
 void put(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -106,7 +90,7 @@ void Progress::draw() {
   std::string tail = detail_ + (left.empty() || detail_.empty() ? "" : "  ") + left;
   if (terminal_) {
     // The bar takes what the figures leave, and goes first where there is no room.
-    std::size_t width = terminal_width() - 1, figures = count.size() + tail.size() + 4;
+    std::size_t width = terminal_width(STDERR_FILENO) - 1, figures = count.size() + tail.size() + 4;
     std::size_t bar = figures + 10 <= width ? std::min<std::size_t>(width - figures, 40) : 0;
     std::string line = count + "  ";
     if (bar) {

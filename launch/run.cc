@@ -88,6 +88,7 @@ int run(int argc, char** argv, ModelBuilder build, ActorTypes types) {
     launch::add_up(program, session);
     launch::add_cluster_queries(program, session);
     launch::add_logs(program, session);
+    launch::add_driver(program, session);
     try {
       program.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help, --version

@@ -1,22 +1,23 @@
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <nestor/actors/error.h>
 #include <nestor/actors/job.h>
-#include <nestor/actors/runtime.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/files.h>
 #include <nestor/launch/interrupts.h>
 #include <nestor/launch/metrics.h>
-#include <nestor/launch/progress.h>
 #include <nestor/launch/report/markup.h>
 #include <nestor/launch/report/samples.h>
 #include <nestor/launch/training.h>
 #include <nestor/launch/training_set.h>
+#include <nestor/modules/suggest.h>
 #include <nestor/modules/train/checkpoint.h>
 
 namespace nestor::launch {
@@ -66,17 +67,18 @@ auto unwrapped(Work work) {
 }
 
 /// A training from its first step to its last, and what it leaves in the folder.
-class Training {
+class Training final : public StandingTraining {
  public:
-  Training(const TrainConfig& config, const TrainingSet& set, const actors::JobSpec& spec,
-           std::unique_ptr<actors::Job> job, const RunFolder& folder, TrainingHost& host)
+  Training(TrainConfig& config, const TrainingSet& set, const actors::JobSpec& spec, std::unique_ptr<actors::Job> job,
+           const RunFolder& folder, TrainingHost& host)
       : config_(config),
         set_(set),
         spec_(spec),
         job_(std::move(job)),
         folder_(folder),
         host_(host),
-        stops_(host.stops()) {
+        stops_(host.stops()),
+        schedule_(spec.schedule) {
     start_from_here();
     if (saved_ > 0) earlier_trace();
   }
@@ -123,6 +125,46 @@ class Training {
 
   std::int64_t saved() const { return saved_; }
 
+  actors::Job& job() override { return *job_; }
+  const modules::Model& model() const override { return set_.model; }
+  const TrainConfig& config() const override { return config_; }
+  const std::vector<StepMetrics>& metrics() const override { return metrics_->all(); }
+  bool failed() const override { return failure_ != nullptr; }
+
+  void set(const std::string& assignment) override {
+    const std::string key = assignment.substr(0, assignment.find('='));
+    static const std::vector<std::string> changeable{
+        "run.steps",        "run.checkpoint_every", "run.keep_checkpoints", "run.eval_every",
+        "run.eval_samples", "run.trace_every",      "run.report_samples"};
+    if (std::find(changeable.begin(), changeable.end(), key) == changeable.end())
+      throw InputError("set " + one_line(key, 60), "cannot be changed while it trains",
+                       modules::did_you_mean(key, changeable));
+    TrainConfig changed = read_config(write_config(config_), config_.source, {assignment});
+    if (changed.run.steps < job_->steps_done())
+      throw InputError("set " + key, fmt::format("{} steps are done already", job_->steps_done()));
+    config_.run = changed.run;
+    write_aside(folder_.file("config.yaml"), write_config(config_));
+  }
+
+  std::filesystem::path checkpoint() override {
+    if (job_->steps_done() == 0) throw WorkError("checkpoint", "no step is done yet", "step");
+    save();
+    return folder_.checkpoint(saved_);
+  }
+
+  const scheduler::Timeline& traced_step() override {
+    if (config_.schedule.policy == "serial") throw InputError("trace", "policy serial has no lanes to trace");
+    if (job_->steps_done() >= config_.run.steps)
+      throw InputError("trace", "there is no further step", "set run.steps=N for more");
+    try {
+      step(true);
+    } catch (const actors::Error&) {
+      failure_ = std::current_exception();
+      throw;
+    }
+    return *traced_;
+  }
+
  private:
   bool due(std::int64_t step, std::int64_t every) const {
     return every > 0 && (step % every == 0 || step == config_.run.steps);
@@ -138,7 +180,12 @@ class Training {
     try {
       if (!job_) go_back();
       host_.begin(config_.run.steps, job_->steps_done());
-      while (job_->steps_done() < config_.run.steps && !stops_.requested()) step();
+      for (;;) {
+        host_.between_steps(*this);
+        if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+        if (job_->steps_done() >= config_.run.steps || stops_.requested()) break;
+        step(false);
+      }
       save();
       return nullptr;
     } catch (const actors::Error&) {
@@ -155,14 +202,17 @@ class Training {
   }
 
   void drop_job() {
+    if (job_) schedule_ = job_->schedule();
     std::unique_ptr<actors::Job> gone;
     std::lock_guard lock(job_mutex_);
     gone.swap(job_);
   }
 
-  /// The job anew, from the last checkpoint, or from the start where there is none.
+  /// The job anew, from the last checkpoint, or from the start where there is none, on the schedule that it had.
   void go_back() {
-    auto job = host_.make_job(spec_);
+    auto spec = spec_;
+    spec.schedule = schedule_;
+    auto job = host_.make_job(spec);
     if (auto newest = modules::newest_checkpoint(folder_.file("checkpoints"))) job->load(*newest);
     {
       std::lock_guard lock(job_mutex_);
@@ -177,11 +227,10 @@ class Training {
     if (job_) job_->request_abort("interrupted twice");
   }
 
-  void step() {
-    host_.between_steps(*job_);
+  void step(bool traced) {
     auto number = job_->steps_done() + 1;
     bool early = number == std::min<std::int64_t>(2, config_.run.steps);  // one soon, whenever the run ends
-    bool trace = config_.run.trace_every > 0 && (early || due(number, config_.run.trace_every));
+    bool trace = traced || (config_.run.trace_every > 0 && (early || due(number, config_.run.trace_every)));
     StepMetrics line;
     line.report = job_->step(trace);
     const auto& report = line.report;
@@ -255,7 +304,7 @@ class Training {
     add_samples(data, set_, sampling, config_.run.report_samples, stop);
   }
 
-  const TrainConfig& config_;
+  TrainConfig& config_;
   const TrainingSet& set_;
   const actors::JobSpec& spec_;
   std::mutex job_mutex_;  ///< a request to abort may come while the job is replaced
@@ -265,53 +314,13 @@ class Training {
   StopSource& stops_;
   std::optional<MetricsFile> metrics_;
   std::int64_t saved_ = 0, last_step_ = 0;
+  std::exception_ptr failure_;        ///< of a step that was taken between steps
+  actors::ScheduleOptions schedule_;  ///< of the job before this one
   std::optional<scheduler::Timeline> traced_;
   std::shared_ptr<const scheduler::Plan> traced_plan_;
 };
 
-/// This process: a runtime of its own, its signals, its terminal.
-class EmbeddedHost final : public TrainingHost {
- public:
-  StopSource& stops() override { return interrupts_; }
-  std::unique_ptr<actors::Job> make_job(const actors::JobSpec& spec) override {
-    return actors::make_job(runtime_, spec);
-  }
-  void say(const std::string& line) override {
-    std::lock_guard lock(mutex_);  // a signal's thread may speak too
-    if (progress_) {
-      progress_->note(line);
-    } else {
-      fmt::print(stderr, "{}\n", line);
-    }
-  }
-  void begin(std::int64_t total, std::int64_t done) override {
-    std::lock_guard lock(mutex_);
-    progress_.emplace("step", total, done);
-  }
-  void update(std::int64_t done, const std::string& detail, const actors::StepReport&) override {
-    std::lock_guard lock(mutex_);
-    progress_->update(done, detail);
-  }
-  void finish() override {
-    std::lock_guard lock(mutex_);
-    if (!progress_) return;
-    progress_->finish();
-    progress_.reset();
-  }
-
- private:
-  Interrupts interrupts_;
-  actors::Runtime runtime_;
-  std::mutex mutex_;
-  std::optional<Progress> progress_;
-};
-
 }  // namespace
-
-int train(TrainConfig config, const ModelBuilder& build, RunFolder::Open how) {
-  EmbeddedHost host;
-  return train(std::move(config), build, how, host);
-}
 
 int train(TrainConfig config, const ModelBuilder& build, RunFolder::Open how, TrainingHost& host) {
   RunFolder::check(config.run.dir, how);
@@ -346,7 +355,7 @@ int train(TrainConfig config, const ModelBuilder& build, RunFolder::Open how, Tr
   const std::int64_t done = training.steps_done();
   bool stopped = host.stops().requested() && done < config.run.steps;
   training.finish(description);
-  host.say(fmt::format("saved {}", folder.checkpoint(training.saved()).string()));
+  if (training.saved() > 0) host.say(fmt::format("saved {}", folder.checkpoint(training.saved()).string()));
   host.say(fmt::format("report {}", folder.file("report.html").string()));
   if (!stopped) return 0;
   host.say(

@@ -46,9 +46,12 @@ void HeadActor::describe(actors::MethodTable<HeadActor>& table) {
       .method("train", &HeadActor::train)
       .method("output", &HeadActor::output)
       .method("stop_job", &HeadActor::stop_job)
-      .method("resize", &HeadActor::resize)
-      .method("move", &HeadActor::move)
-      .method("set_policy", &HeadActor::set_policy)
+      .method("grant", &HeadActor::grant)
+      .method("run_on", &HeadActor::run_on)
+      .method("pause", &HeadActor::pause)
+      .method("ask", &HeadActor::ask)
+      .method("look", &HeadActor::look)
+      .method("history", &HeadActor::history)
       .method("down", &HeadActor::down)
       .method("worker_ended", &HeadActor::worker_ended);
 }
@@ -144,8 +147,9 @@ void HeadActor::tell_whole() {
 void HeadActor::train(TrainRequest request) {
   if (leaving_) throw Error(name(), "is going down");
   if (job_ && !job_->ended())
-    throw Error(name(), "trains already: " + job_->row().dir, "wait for it, or stop it with Ctrl-C in its client");
-  job_ = std::make_shared<JobControl>();
+    throw Error(name(), "trains already: " + job_->row().dir,
+                "wait for it, steer it with nestor driver, or stop it with Ctrl-C in its client");
+  job_ = std::make_shared<JobControl>(request.paused ? JobControl::Start::paused : JobControl::Start::free);
   Trainer::Place place{node_, self(this), build_, static_cast<std::int32_t>(lanes_.size()), plan_.settings};
   const auto trainer =
       runtime().spawn<Trainer>("job" + std::to_string(++jobs_), std::move(place), job_, std::move(request));
@@ -162,24 +166,35 @@ void HeadActor::stop_job() {
   job_->stop(SIGINT);
 }
 
-Future<void> HeadActor::resize(std::string pool, std::int32_t size) {
-  if (!job_ || job_->ended()) throw Error(name(), "trains nothing whose pool could be resized");
-  return job_->ask([pool, size](actors::Job& job) {
-    if (size < 1) throw Error(pool, "cannot have " + std::to_string(size) + " members", "at least 1");
-    std::vector<std::int32_t> lanes;
-    for (std::int32_t member = 0; member < size; ++member) lanes.push_back(member % job.schedule().stages);
-    job.resize(pool, lanes);
-  });
+JobControl& HeadActor::living_job() const {
+  if (!job_) throw Error(name(), "trains nothing", "nestor driver CONFIG --cluster, or nestor train");
+  if (job_->ended()) throw Error(name(), "trains nothing: its job has ended", "nestor train --resume goes on");
+  return *job_;
 }
 
-Future<void> HeadActor::move(std::string pool, std::vector<std::int32_t> lanes) {
-  if (!job_ || job_->ended()) throw Error(name(), "trains nothing whose pool could be moved");
-  return job_->ask([pool, lanes](actors::Job& job) { job.resize(pool, lanes); });
+Future<JobRow> HeadActor::grant(std::int64_t steps) {
+  return living_job().grant(steps);
 }
 
-Future<void> HeadActor::set_policy(std::string policy) {
-  if (!job_ || job_->ended()) throw Error(name(), "trains nothing");
-  return job_->ask([policy](actors::Job& job) { job.set_policy(policy); });
+Future<JobRow> HeadActor::run_on() {
+  return living_job().run_on();
+}
+
+Future<JobRow> HeadActor::pause() {
+  return living_job().pause();
+}
+
+Future<JobAnswer> HeadActor::ask(JobRequest request) {
+  return living_job().ask(std::move(request));
+}
+
+JobOutput HeadActor::look() const {
+  if (!job_) throw Error(name(), "trains nothing", "nestor driver CONFIG --cluster, or nestor train");
+  return job_->look();
+}
+
+std::vector<StepRow> HeadActor::history(std::int64_t after) const {
+  return job_ ? job_->history(after) : std::vector<StepRow>();
 }
 
 Future<std::vector<Fault>> HeadActor::faults_after(std::size_t known) {

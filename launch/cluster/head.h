@@ -14,6 +14,7 @@
 #include <nestor/actors/remote/node.h>
 #include <nestor/launch/cluster/agent.h>
 #include <nestor/launch/cluster/job_control.h>
+#include <nestor/launch/cluster/job_rows.h>
 #include <nestor/launch/cluster/rows.h>
 #include <nestor/launch/cluster/settings.h>
 #include <nestor/launch/cluster/worker.h>
@@ -53,10 +54,13 @@ class HeadActor final : public actors::Actor {
   void train(TrainRequest request);
   actors::Future<JobOutput> output(std::uint64_t next);
   void stop_job();
-  /// Members of a pool from the next step on: `size` of them, on the lanes that hold the fewest parts; or these lanes.
-  actors::Future<void> resize(std::string pool, std::int32_t size);
-  actors::Future<void> move(std::string pool, std::vector<std::int32_t> lanes);
-  actors::Future<void> set_policy(std::string policy);
+  /// What drivers do with the job: job_control.h. They fail where nothing trains.
+  actors::Future<JobRow> grant(std::int64_t steps);
+  actors::Future<JobRow> run_on();
+  actors::Future<JobRow> pause();
+  actors::Future<JobAnswer> ask(JobRequest request);
+  JobOutput look() const;
+  std::vector<StepRow> history(std::int64_t after) const;
   /// Finishes the job's step, saves, ends all processes and the head.
   void down();
 
@@ -95,6 +99,7 @@ class HeadActor final : public actors::Actor {
     actors::Handle<Agent> agent;
   };
 
+  JobControl& living_job() const;
   void start_worker(std::int32_t lane);
   void lane_lost(std::int32_t lane, const std::string& cause);
   void agent_lost(std::size_t host, const std::string& cause);

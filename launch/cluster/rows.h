@@ -59,7 +59,7 @@ struct Fault {
 };
 
 struct JobRow {
-  std::string state;  ///< none, starting, running, recovering, stopping, done, failed
+  std::string state;  ///< none, starting, running, paused, recovering, stopping, stopped, done, failed
   std::string dir, policy, cause;
   std::int64_t step = 0, steps = 0;
   std::uint64_t generation = 0;
@@ -90,9 +90,10 @@ struct TrainRequest {
   std::string config;    ///< nestor.train/1 text with all overrides in it, paths absolute
   std::string source;    ///< the file's name, for errors
   std::uint8_t how = 0;  ///< RunFolder::Open
+  bool paused = false;   ///< it waits for a driver before its first step
   template <class Visit>
   void fields(Visit&& visit) {
-    visit(config, source, how);
+    visit(config, source, how, paused);
   }
 };
 

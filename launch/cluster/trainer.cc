@@ -8,6 +8,7 @@
 #include <nestor/actors/error.h>
 #include <nestor/actors/executor.h>
 #include <nestor/actors/runtime.h>
+#include <nestor/launch/cluster/controlled_host.h>
 #include <nestor/launch/cluster/head.h>
 #include <nestor/launch/cluster/trainer.h>
 #include <nestor/launch/cluster/worker.h>
@@ -68,13 +69,15 @@ class ClusterLanes final : public actors::LaneSource {
   std::string transports_;
 };
 
-class ClusterHost final : public TrainingHost {
+class ClusterHost final : public ControlledHost {
  public:
   ClusterHost(const Trainer::Place& place, JobControl& control, actors::Runtime& runtime, const TrainRequest& request,
               const TrainConfig& config)
-      : place_(place), control_(control), runtime_(runtime), request_(request), config_(config) {}
-
-  StopSource& stops() override { return control_; }
+      : ControlledHost(control, config.run.dir.string()),
+        place_(place),
+        runtime_(runtime),
+        request_(request),
+        config_(config) {}
 
   std::unique_ptr<actors::Job> make_job(const actors::JobSpec& spec) override {
     if (spec.schedule.policy == "serial")
@@ -94,45 +97,11 @@ class ClusterHost final : public TrainingHost {
     auto lanes = std::make_shared<ClusterLanes>(*place_.node, opening);
     say(fmt::format("{} lanes; tensors travel by {}", place_.lanes, lanes->transports()));
     const std::uint64_t generation = opening.incarnation;
-    control_.show([&](JobRow& row) {
+    control().show([&](JobRow& row) {
       row.generation = generation;
       row.policy = spec.schedule.policy;
     });
     return actors::make_pipeline_job(runtime_, spec, std::move(lanes));
-  }
-
-  void say(const std::string& line) override { control_.say(line); }
-
-  void begin(std::int64_t total, std::int64_t done) override {
-    control_.show([&](JobRow& row) {
-      row.state = "running";
-      row.dir = config_.run.dir.string();
-      row.step = done;
-      row.steps = total;
-    });
-  }
-  void update(std::int64_t done, const std::string&, const actors::StepReport& report) override {
-    control_.show([&](JobRow& row) {
-      row.step = done;
-      row.loss = report.loss;
-      row.losses = report.losses;
-      if (report.seconds > 0) row.samples_per_second = static_cast<double>(report.samples) / report.seconds;
-    });
-  }
-  void finish() override {}
-
-  void between_steps(actors::Job& job) override {
-    control_.serve(job);
-    if (const auto plan = job.plan(); plan && plan != shown_) {
-      shown_ = plan;
-      std::map<std::string, std::vector<std::int32_t>> pools;
-      for (const scheduler::PoolWorkload& pool : plan->workload.pools)
-        for (scheduler::LaneId lane : pool.lanes) pools[pool.name].push_back(lane.value);
-      control_.show([&](JobRow& row) {
-        row.pools = pools;
-        row.policy = job.schedule().policy;
-      });
-    }
   }
 
   /// Mends what a dead process broke; anything else would fail again.
@@ -144,7 +113,7 @@ class ClusterHost final : public TrainingHost {
       say(fmt::format("after step {}: {} on {} (pid {}): {}", last_step, fault.actor, fault.host, fault.pid,
                       fault.cause));
     say(fmt::format("the step was aborted ({}); waiting for the lanes", error.what()));
-    control_.show([](JobRow& row) { row.state = "recovering"; });
+    control().show([](JobRow& row) { row.state = "recovering"; });
     auto whole = place_.head.call(&HeadActor::whole);
     if (whole.wait_for(place_.settings.mend_limit)) {
       try {
@@ -161,12 +130,10 @@ class ClusterHost final : public TrainingHost {
 
  private:
   const Trainer::Place& place_;
-  JobControl& control_;
   actors::Runtime& runtime_;
   const TrainRequest& request_;
   const TrainConfig& config_;
   std::size_t faults_known_ = 0;
-  std::shared_ptr<const scheduler::Plan> shown_;
 };
 
 }  // namespace

@@ -14,5 +14,5 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/NestorConfig.cmake.in ${
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/NestorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/NestorConfig.cmake ${PROJECT_BINARY_DIR}/NestorConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/FindCAF.cmake ${CMAKE_CURRENT_LIST_DIR}/FindNestorTorch.cmake
-              ${CMAKE_CURRENT_LIST_DIR}/FindNestorTransport.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindNestorTransport.cmake ${CMAKE_CURRENT_LIST_DIR}/FindReadline.cmake
         DESTINATION ${_config_dir})

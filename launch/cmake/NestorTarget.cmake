@@ -23,7 +23,9 @@ endfunction()
 # Built with LibTorch's own definitions alone: a precompiled header may be used with more definitions, not with fewer.
 function(nestor_reuse_torch_header name)
   if(NOT TARGET nestor_torch_header)
-    file(WRITE ${PROJECT_BINARY_DIR}/torch_header.cc "")
+    if(NOT EXISTS ${PROJECT_BINARY_DIR}/torch_header.cc)  # written anew it would be compiled anew
+      file(WRITE ${PROJECT_BINARY_DIR}/torch_header.cc "")
+    endif()
     add_library(nestor_torch_header OBJECT ${PROJECT_BINARY_DIR}/torch_header.cc)
     target_link_libraries(nestor_torch_header PRIVATE Nestor::torch)
     nestor_target_settings(nestor_torch_header)

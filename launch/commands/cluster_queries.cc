@@ -10,8 +10,8 @@
 
 #include <nestor/launch/cluster/client.h>
 #include <nestor/launch/cluster/rows_json.h>
+#include <nestor/launch/cluster/rows_text.h>
 #include <nestor/launch/commands/command.h>
-#include <nestor/launch/commands/table.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/interrupts.h>
 
@@ -21,7 +21,6 @@ namespace nestor::launch {
 namespace {
 
 using namespace std::chrono_literals;
-using Cells = std::vector<std::vector<std::string>>;
 
 struct QueryOptions {
   std::string cluster, what, pool, format = "text";
@@ -30,81 +29,29 @@ struct QueryOptions {
   bool watch = false;
 };
 
-std::string or_dash(const std::string& text) {
-  return text.empty() ? "-" : text;
-}
-
-std::string lanes_text(const std::vector<std::int32_t>& lanes) {
-  return fmt::format("{}", fmt::join(lanes, ", "));
-}
-
 template <class Row>
-void print_rows(const std::vector<Row>& rows, const std::string& format, const std::vector<std::string>& header,
-                const std::function<std::vector<std::string>(const Row&)>& cells) {
-  if (format == "json") {
-    auto json = nlohmann::ordered_json::array();
-    for (const Row& row : rows) json.push_back(to_json(row));
-    std::cout << json.dump(2) << std::endl;
+void print_rows(const std::vector<Row>& rows, const std::string& format,
+                std::string (*text)(const std::vector<Row>& rows)) {
+  if (format != "json") {
+    std::cout << text(rows);
     return;
   }
-  Cells table{header};
-  for (const Row& row : rows) table.push_back(cells(row));
-  std::cout << aligned(table);
+  auto json = nlohmann::ordered_json::array();
+  for (const Row& row : rows) json.push_back(to_json(row));
+  std::cout << json.dump(2) << std::endl;
 }
 
 int list(const QueryOptions& options) {
   ClusterClient cluster(options.cluster);
   const auto& head = cluster.head();
   if (options.what == "actors") {
-    print_rows<ActorRow>(head.call(&HeadActor::actors).get(), options.format,
-                         {"actor", "kind", "state", "host", "pid", "lane", "generation", "restarts", "death cause"},
-                         [](const ActorRow& row) {
-                           return std::vector<std::string>{row.name,
-                                                           row.kind,
-                                                           row.state,
-                                                           row.host,
-                                                           std::to_string(row.pid),
-                                                           row.lane < 0 ? "-" : std::to_string(row.lane),
-                                                           std::to_string(row.generation),
-                                                           std::to_string(row.restarts),
-                                                           or_dash(row.death_cause)};
-                         });
+    print_rows(head.call(&HeadActor::actors).get(), options.format, actors_text);
   } else if (options.what == "nodes") {
-    print_rows<HostRow>(head.call(&HeadActor::nodes).get(), options.format, {"node", "host", "state", "pid", "lanes"},
-                        [](const HostRow& row) {
-                          return std::vector<std::string>{row.name, row.host, row.state, std::to_string(row.pid),
-                                                          lanes_text(row.lanes)};
-                        });
+    print_rows(head.call(&HeadActor::nodes).get(), options.format, nodes_text);
   } else {
-    print_rows<PoolRow>(
-        head.call(&HeadActor::pools).get(), options.format, {"pool", "state", "size", "on lanes"},
-        [](const PoolRow& row) {
-          return std::vector<std::string>{row.name, row.state, std::to_string(row.lanes.size()), lanes_text(row.lanes)};
-        });
+    print_rows(head.call(&HeadActor::pools).get(), options.format, pools_text);
   }
   return 0;
-}
-
-std::string status_text(const ClusterRow& row) {
-  std::string text = fmt::format("{}: {} of {} lanes alive, head {} (pid {}), nestor {}\n", row.name, row.alive,
-                                 row.lanes, row.endpoint, row.pid, row.version);
-  const JobRow& job = row.job;
-  if (job.state == "none") {
-    text += "no job yet: nestor train CONFIG --cluster " + row.name + "\n";
-  } else {
-    text += fmt::format("job {}: {}, step {} of {}, policy {}\n", job.dir, job.state, job.step, job.steps, job.policy);
-    if (job.step > 0) text += fmt::format("  loss {:.4g}, {:.0f} samples/s\n", job.loss, job.samples_per_second);
-    for (const auto& [pool, lanes] : job.pools)
-      text += fmt::format("  pool {}: {} on {} {}\n", pool, lanes.size(), lanes.size() == 1 ? "lane" : "lanes",
-                          lanes_text(lanes));
-    if (!job.cause.empty()) text += "  " + job.cause + "\n";
-  }
-  text += fmt::format("{} {} so far\n", row.faults.size(), row.faults.size() == 1 ? "fault" : "faults");
-  const std::size_t shown = std::min<std::size_t>(row.faults.size(), 5);
-  for (auto fault = row.faults.end() - static_cast<std::ptrdiff_t>(shown); fault != row.faults.end(); ++fault)
-    text += fmt::format("  after step {}: {} on {} (pid {}): {}\n", fault->step, fault->actor, fault->host, fault->pid,
-                        fault->cause);
-  return text;
 }
 
 int status(const QueryOptions& options) {
@@ -134,15 +81,11 @@ int resize(const QueryOptions& options) {
   if (options.size < 1 && options.lanes.empty()) throw InputError("resize", "needs a size of at least 1");
   ClusterClient cluster(options.cluster);
   const auto& head = cluster.head();
-  if (options.lanes.empty()) {
-    head.call(&HeadActor::resize, options.pool, options.size).get();
-  } else {
-    head.call(&HeadActor::move, options.pool, options.lanes).get();
-  }
+  const auto kind = options.lanes.empty() ? JobRequest::Kind::resize : JobRequest::Kind::move;
+  head.call(&HeadActor::ask, JobRequest{kind, options.pool, options.size, options.lanes}).get().value();
   for (const PoolRow& row : head.call(&HeadActor::pools).get())
     if (row.name == options.pool)
-      fmt::print(stderr, "pool {}: from the next step on as asked (now on lanes {})\n", row.name,
-                 lanes_text(row.lanes));
+      fmt::print(stderr, "pool {}: on lanes {} from the next step on\n", row.name, lanes_text(row.lanes));
   return 0;
 }
 

@@ -33,5 +33,6 @@ void add_generate(CLI::App& program, Session& session);
 void add_up(CLI::App& program, Session& session);               ///< down and node too
 void add_cluster_queries(CLI::App& program, Session& session);  ///< status, list, resize
 void add_logs(CLI::App& program, Session& session);
+void add_driver(CLI::App& program, Session& session);
 
 }  // namespace nestor::launch

@@ -69,7 +69,7 @@ PlanFormat plan_format(const std::string& name, const std::string& output) {
   return static_cast<PlanFormat>(found - names().begin());
 }
 
-std::string render_plan(const scheduler::Plan& plan, PlanFormat format, const std::string& title) {
+std::string render_plan(const scheduler::Plan& plan, PlanFormat format, const std::string& title, std::int32_t width) {
   switch (format) {
     case PlanFormat::json:
       return scheduler::write_plan(plan);
@@ -87,7 +87,7 @@ std::string render_plan(const scheduler::Plan& plan, PlanFormat format, const st
   constexpr std::size_t most_rows = 20'000;  // a grid of more is for no eye
   auto text = summary(plan);
   if (plan.table.operators.size() <= most_rows)
-    text.append("\n").append(scheduler::render_text(scheduler::planned_timeline(plan)));
+    text.append("\n").append(scheduler::render_text(scheduler::planned_timeline(plan), width));
   return text;
 }
 

@@ -14,7 +14,9 @@ enum class PlanFormat : std::uint8_t { text, json, torch_csv, trace, html };
 std::string plan_formats();
 /// The format of that name; for an empty one what the output file's ending says, else text. Throws InputError.
 PlanFormat plan_format(const std::string& name, const std::string& output);
-std::string render_plan(const scheduler::Plan& plan, PlanFormat format, const std::string& title);
+/// `width` of text, in characters.
+std::string render_plan(const scheduler::Plan& plan, PlanFormat format, const std::string& title,
+                        std::int32_t width = 120);
 
 /// Throws WorkError with the first fault and the number of further ones.
 void require_sound(const scheduler::Verdict& verdict, scheduler::Transport transport, const std::string& source);

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 using scheduler::OpKind;
 constexpr OpKind kKinds[] = {OpKind::forward, OpKind::backward, OpKind::backward_input, OpKind::backward_weight,
                              OpKind::recompute};
-constexpr std::int64_t kMostLanes = 1 << 16;
+constexpr std::int64_t kMostProcesses = 1 << 16;
 
 /// "forward vision.3 m5" or "backward llm.0 m2": the module's name.
 std::string module_of(const std::string& slice) {
@@ -49,7 +49,7 @@ scheduler::Timeline from_trace(const Json& trace) {
     if (kind == std::end(kKinds)) continue;
     scheduler::TimelineRow row;
     auto lane = event.at("pid").get<std::int64_t>();
-    if (lane < 0 || lane >= kMostLanes) throw std::out_of_range("a process number out of range");
+    if (lane < 0 || lane >= kMostProcesses) throw std::out_of_range("a process number out of range");
     row.lane = static_cast<std::int32_t>(lane);
     row.op.kind = *kind;
     auto name = module_of(event.at("name").get<std::string>());
