@@ -1,6 +1,6 @@
 #include <algorithm>
+#include <chrono>
 #include <csignal>
-#include <ctime>
 #include <utility>
 
 #include <unistd.h>
@@ -18,8 +18,17 @@ using actors::Error;
 using actors::Future;
 using actors::Promise;
 
+namespace {
+
+std::int64_t unix_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+}  // namespace
+
 HeadActor::HeadActor(Plan plan, actors::remote::Node* node, ModelBuilder build,
-                     std::function<void(std::size_t)> start_agent, std::function<void()> leave)
+                     std::function<void(std::size_t, std::uint64_t)> start_agent, std::function<void()> leave)
     : plan_(std::move(plan)),
       node_(node),
       build_(std::move(build)),
@@ -31,7 +40,7 @@ HeadActor::HeadActor(Plan plan, actors::remote::Node* node, ModelBuilder build,
       lanes_.resize(std::max<std::size_t>(lanes_.size(), static_cast<std::size_t>(lane) + 1));
       lanes_[static_cast<std::size_t>(lane)].host = host;
     }
-  for (std::size_t host = 0; host < agents_.size(); ++host) start_agent_(host);
+  for (std::size_t host = 0; host < agents_.size(); ++host) this->start_agent(host);
 }
 
 HeadActor::~HeadActor() = default;
@@ -244,11 +253,24 @@ void HeadActor::joined(actors::remote::NodeInfo info) {
   }
   if (info.kind != "worker" || info.lane < 0 || info.lane >= static_cast<std::int32_t>(lanes_.size())) return;
   LaneState& lane = lanes_[static_cast<std::size_t>(info.lane)];
-  if (info.generation != lane.generation) return node_->declare_lost(info.name, "it was replaced");
+  if (info.generation != lane.generation) return node_->declare_lost(info, "it was replaced");
   lane.state = "ALIVE";
   lane.pid = info.pid;
   lane.silence.clear();
   tell_whole();
+}
+
+void HeadActor::start_agent(std::size_t host) {
+  const std::uint64_t start = ++agents_[host].starts;
+  try {
+    start_agent_(host, start);
+  } catch (const std::exception& error) {
+    return agent_lost(host, error.what());
+  }
+  self(this).run_after(plan_.settings.start_limit, [host, start](HeadActor& head) {
+    if (head.agents_[host].starts == start && head.agents_[host].state != "ALIVE")
+      head.agent_lost(host, "it did not join in time");
+  });
 }
 
 void HeadActor::start_worker(std::int32_t number) {
@@ -281,15 +303,18 @@ void HeadActor::start_worker(std::int32_t number) {
 void HeadActor::disconnected(actors::remote::NodeInfo info, std::string cause) {
   if (info.kind == "worker") {
     LaneState& lane = lanes_[static_cast<std::size_t>(info.lane)];
-    if (info.generation != lane.generation || lane.state != "ALIVE") return node_->declare_lost(info.name, cause);
+    if (info.generation != lane.generation || lane.state != "ALIVE") return node_->declare_lost(info, cause);
     lane.silence = cause;
     AgentState& agent = agents_[lane.host];
     // One that is silent may be stopped: it must not wake again. One that is gone has an exit code, which the agent
     // reports; nobody guesses.
-    if (agent.agent) agent.agent.call(&Agent::kill, info.lane, info.generation);
+    if (agent.agent && cause.starts_with("silent")) agent.agent.call(&Agent::kill, info.lane, info.generation);
     self(this).run_after(plan_.settings.reap, [lane = info.lane, generation = info.generation, cause](HeadActor& head) {
       const LaneState& now = head.lanes_[static_cast<std::size_t>(lane)];
-      if (now.generation == generation && now.state == "ALIVE") head.lane_lost(lane, cause);
+      if (now.generation != generation || now.state != "ALIVE") return;
+      AgentState& agent = head.agents_[now.host];
+      if (agent.agent) agent.agent.call(&Agent::kill, lane, generation);
+      head.lane_lost(lane, cause);
     });
     return;
   }
@@ -302,7 +327,7 @@ void HeadActor::disconnected(actors::remote::NodeInfo info, std::string cause) {
       return;
     }
   }
-  node_->declare_lost(info.name, cause);
+  node_->declare_lost(info, cause);
 }
 
 void HeadActor::worker_ended(std::int32_t number, std::uint64_t generation, std::int64_t pid, std::string cause) {
@@ -314,8 +339,8 @@ void HeadActor::worker_ended(std::int32_t number, std::uint64_t generation, std:
   lane_lost(number, silent ? lane.silence + ", and was killed" : cause);
 }
 
-void HeadActor::agent_ended(std::uint64_t host, std::string cause) {
-  if (ending_) return;
+void HeadActor::agent_ended(std::uint64_t host, std::uint64_t start, std::string cause) {
+  if (ending_ || start != agents_[host].starts) return;
   agent_lost(host, cause);
 }
 
@@ -331,7 +356,7 @@ void HeadActor::agent_lost(std::size_t host, const std::string& cause) {
   node_->declare_lost(agent_node(host), cause);
   if (was_alive)
     faults_.push_back(
-        {job_ ? job_->row().step : 0, agent_node(host), plan_.hosts[host].host, cause, agent.pid, std::time(nullptr)});
+        {job_ ? job_->row().step : 0, agent_node(host), plan_.hosts[host].host, cause, agent.pid, unix_ms()});
   agent.agent = {};
   agent.pid = 0;
   for (std::int32_t lane : plan_.hosts[host].lanes)
@@ -346,7 +371,7 @@ void HeadActor::agent_lost(std::size_t host, const std::string& cause) {
   }
   const auto pause = was_alive ? plan_.settings.restart_pause : 5 * plan_.settings.restart_pause;
   self(this).run_after(pause, [host](HeadActor& head) {
-    if (!head.ending_ && head.agents_[host].state == "RESTARTING") head.start_agent_(host);
+    if (!head.ending_ && head.agents_[host].state == "RESTARTING") head.start_agent(host);
   });
 }
 
@@ -361,8 +386,8 @@ void HeadActor::lane_lost(std::int32_t number, const std::string& cause) {
   lane.death_cause = cause;
   lane.silence.clear();
   if (was_alive) {
-    faults_.push_back({job_ ? job_->row().step : 0, lane_node(number), plan_.hosts[lane.host].host, cause, lane.pid,
-                       std::time(nullptr)});
+    faults_.push_back(
+        {job_ ? job_->row().step : 0, lane_node(number), plan_.hosts[lane.host].host, cause, lane.pid, unix_ms()});
     if (job_) job_->show([&](JobRow& row) { row.cause = lane_node(number) + ": " + cause; });
   }
   node_->declare_lost(lane_node(number), cause);

@@ -37,9 +37,10 @@ class HeadActor final : public actors::Actor {
     std::vector<HostPlan> hosts;
     ClusterSettings settings;
   };
-  /// `start_agent(host)` starts the agent of that host, again where it has died. `node` outlives this actor.
-  HeadActor(Plan plan, actors::remote::Node* node, ModelBuilder build, std::function<void(std::size_t)> start_agent,
-            std::function<void()> leave);
+  /// `start_agent(host, start)` starts the agent of that host; one that still runs, stopped perhaps, is killed first.
+  /// `node` outlives this actor.
+  HeadActor(Plan plan, actors::remote::Node* node, ModelBuilder build,
+            std::function<void(std::size_t, std::uint64_t)> start_agent, std::function<void()> leave);
   ~HeadActor() override;
   static void describe(actors::MethodTable<HeadActor>& table);
 
@@ -69,8 +70,8 @@ class HeadActor final : public actors::Actor {
   void disconnected(actors::remote::NodeInfo info, std::string cause);
   /// From agents: a worker's process has ended.
   void worker_ended(std::int32_t lane, std::uint64_t generation, std::int64_t pid, std::string cause);
-  /// From the head itself: an agent's process has ended.
-  void agent_ended(std::uint64_t host, std::string cause);
+  /// From the head itself: the process of an agent's `start` has ended.
+  void agent_ended(std::uint64_t host, std::uint64_t start, std::string cause);
 
   // --- the job ---
   std::uint64_t next_incarnation() { return ++incarnations_; }
@@ -96,10 +97,12 @@ class HeadActor final : public actors::Actor {
     std::string state = "PENDING", death_cause;
     std::int64_t pid = 0;
     std::int32_t restarts = 0;
+    std::uint64_t starts = 0;  ///< the number of the one that runs: an older one's end is no news
     actors::Handle<Agent> agent;
   };
 
   JobControl& living_job() const;
+  void start_agent(std::size_t host);
   void start_worker(std::int32_t lane);
   void lane_lost(std::int32_t lane, const std::string& cause);
   void agent_lost(std::size_t host, const std::string& cause);
@@ -109,7 +112,7 @@ class HeadActor final : public actors::Actor {
   const Plan plan_;
   actors::remote::Node* const node_;
   const ModelBuilder build_;
-  const std::function<void(std::size_t)> start_agent_;
+  const std::function<void(std::size_t, std::uint64_t)> start_agent_;
   const std::function<void()> leave_;
   std::vector<LaneState> lanes_;
   std::vector<AgentState> agents_;

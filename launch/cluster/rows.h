@@ -51,10 +51,10 @@ struct Fault {
   std::int64_t step = 0;  ///< the last whole one before it
   std::string actor, host, cause;
   std::int64_t pid = 0;
-  std::int64_t unix_seconds = 0;
+  std::int64_t unix_ms = 0;
   template <class Visit>
   void fields(Visit&& visit) {
-    visit(step, actor, host, cause, pid, unix_seconds);
+    visit(step, actor, host, cause, pid, unix_ms);
   }
 };
 

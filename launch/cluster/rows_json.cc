@@ -65,7 +65,7 @@ Json to_json(const ClusterRow& row) {
                       {"host", fault.host},
                       {"pid", fault.pid},
                       {"cause", fault.cause},
-                      {"unix_seconds", fault.unix_seconds}});
+                      {"unix_ms", fault.unix_ms}});
   json["faults"] = std::move(faults);
   return json;
 }

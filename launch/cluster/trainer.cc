@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <exception>
+#include <filesystem>
+#include <random>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include <nestor/launch/cluster/worker.h>
 #include <nestor/launch/config.h>
 #include <nestor/launch/exit.h>
+#include <nestor/launch/files.h>
 #include <nestor/launch/training.h>
 
 namespace nestor::launch {
@@ -69,6 +72,48 @@ class ClusterLanes final : public actors::LaneSource {
   std::string transports_;
 };
 
+/// Proof that all lanes see one disk where the run folder is to be: the head writes a file that every lane reads, and
+/// reads one from each. Beside the run folder, which is made only once all else is well.
+class DiskProbe {
+ public:
+  explicit DiskProbe(const std::filesystem::path& run) {
+    auto folder = run.parent_path();
+    while (!std::filesystem::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
+    std::random_device random;
+    text_ = fmt::format("{:08x}{:08x}", random(), random());
+    file_ = folder / (".nestor-probe-" + text_);
+    write_aside(file_, text_);
+  }
+  ~DiskProbe() {
+    std::error_code error;
+    std::filesystem::remove(file_, error);
+    for (std::int32_t lane = 0; lane < lanes_; ++lane)
+      std::filesystem::remove(Worker::probe_answer(file_.string(), lane), error);
+  }
+  DiskProbe(const DiskProbe&) = delete;
+  DiskProbe& operator=(const DiskProbe&) = delete;
+
+  void ask(Opening& opening) {
+    opening.probe = file_.string();
+    opening.probe_text = text_;
+    lanes_ = opening.lanes;
+  }
+  /// Throws Error naming a lane that wrote elsewhere.
+  void check() const {
+    for (std::int32_t lane = 0; lane < lanes_; ++lane) {
+      const std::string answer = Worker::probe_answer(file_.string(), lane);
+      if (!std::filesystem::exists(answer) || read_text(answer, 1 << 10) != text_)
+        throw Error(HeadActor::lane_node(lane), "writes to another disk than the head at " + answer,
+                    "run.dir must be on a disk that all hosts share");
+    }
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::string text_;
+  std::int32_t lanes_ = 0;
+};
+
 class ClusterHost final : public ControlledHost {
  public:
   ClusterHost(const Trainer::Place& place, JobControl& control, actors::Runtime& runtime, const TrainRequest& request,
@@ -94,7 +139,10 @@ class ClusterHost final : public ControlledHost {
     const auto vocabulary = config_.run.dir / "vocabulary.json";
     if (request_.how == static_cast<std::uint8_t>(RunFolder::Open::resume) && std::filesystem::exists(vocabulary))
       opening.vocabulary = vocabulary.string();
+    DiskProbe disk(config_.run.dir);
+    disk.ask(opening);
     auto lanes = std::make_shared<ClusterLanes>(*place_.node, opening);
+    disk.check();
     say(fmt::format("{} lanes; tensors travel by {}", place_.lanes, lanes->transports()));
     const std::uint64_t generation = opening.incarnation;
     control().show([&](JobRow& row) {
@@ -104,14 +152,22 @@ class ClusterHost final : public ControlledHost {
     return actors::make_pipeline_job(runtime_, spec, std::move(lanes));
   }
 
+  void update(std::int64_t done, const std::string& detail, const actors::StepReport& report) override {
+    unexplained_ = 0;
+    ControlledHost::update(done, detail, report);
+  }
+
   /// Mends what a dead process broke; anything else would fail again.
   bool recover(const Error& error, std::int64_t last_step) override {
     const auto limit = place_.settings.silence + 2 * place_.settings.reap;
     auto faults = place_.head.call(&HeadActor::faults_after, faults_known_);
-    if (!faults.wait_for(limit)) return false;
-    for (const Fault& fault : faults.get())
-      say(fmt::format("after step {}: {} on {} (pid {}): {}", last_step, fault.actor, fault.host, fault.pid,
-                      fault.cause));
+    if (faults.wait_for(limit)) {
+      for (const Fault& fault : faults.get())
+        say(fmt::format("after step {}: {} on {} (pid {}): {}", last_step, fault.actor, fault.host, fault.pid,
+                        fault.cause));
+    } else if (++unexplained_ > kUnexplained) {
+      return false;
+    }
     say(fmt::format("the step was aborted ({}); waiting for the lanes", error.what()));
     control().show([](JobRow& row) { row.state = "recovering"; });
     auto whole = place_.head.call(&HeadActor::whole);
@@ -133,7 +189,10 @@ class ClusterHost final : public ControlledHost {
   actors::Runtime& runtime_;
   const TrainRequest& request_;
   const TrainConfig& config_;
+  /// Failures in a row without a fault that explains them: a race of ends and new beginnings, or a model that fails.
+  static constexpr int kUnexplained = 2;
   std::size_t faults_known_ = 0;
+  int unexplained_ = 0;
 };
 
 }  // namespace
