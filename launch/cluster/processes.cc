@@ -14,6 +14,7 @@
 #include <nestor/actors/runtime.h>
 #include <nestor/launch/cluster/child_process.h>
 #include <nestor/launch/cluster/cluster_folder.h>
+#include <nestor/launch/cluster/fork_server.h>
 #include <nestor/launch/cluster/head.h>
 #include <nestor/launch/cluster/introduction.h>
 #include <nestor/launch/cluster/placement_actor.h>
@@ -73,12 +74,29 @@ Resources offers_of(const ClusterFile::Host& host) {
   return offers;
 }
 
+/// A program started anew.
+class ExecutedChild final : public Agent::Child {
+ public:
+  ExecutedChild(ChildProcess::Options options, std::function<void(const std::string&)> ended)
+      : process_(std::move(options), std::move(ended)) {}
+  std::int64_t pid() const override { return process_.pid(); }
+  void signal(int number) override { process_.signal(number); }
+
+ private:
+  ChildProcess process_;
+};
+
 /// The agents' processes. Used by the head's actor, and at the end.
 class Agents {
  public:
   Agents(const ClusterFile& file, const ClusterFolder& folder, const Credentials& credentials,
-         const ClusterSettings& settings)
-      : file_(file), folder_(folder), credentials_(credentials), settings_(settings), children_(file.hosts.size()) {
+         const ClusterSettings& settings, ForkServer& forks)
+      : file_(file),
+        folder_(folder),
+        credentials_(credentials),
+        settings_(settings),
+        forks_(forks),
+        children_(file.hosts.size()) {
     for (const auto& host : file.hosts) {
       lanes_.emplace_back();
       for (std::int32_t i = 0; i < host.lanes; ++i) lanes_.back().push_back(next_lane_++);
@@ -109,7 +127,11 @@ class Agents {
     options.environment = agent_environment(file_.launch, plan, variables);
     options.input = introduction.write();
     options.log = folder_.log(HeadActor::agent_node(host));
-    children_[host] = std::make_unique<ChildProcess>(
+    // A host's own variables may be such as libraries read while they are loaded.
+    if (local && plan.env.empty())
+      children_[host] = forks_.start({"agent", options.input, options.log, options.environment}, ended);
+    if (children_[host]) return;
+    children_[host] = std::make_unique<ExecutedChild>(
         std::move(options), [this, host, ended = std::move(ended)](const std::string& cause) {
           ended(agent_end(file_.launch, file_.hosts[host], program_file(), cause));
         });
@@ -121,7 +143,8 @@ class Agents {
   const ClusterFolder& folder_;
   const Credentials& credentials_;
   const ClusterSettings& settings_;
-  std::vector<std::unique_ptr<ChildProcess>> children_;
+  ForkServer& forks_;
+  std::vector<std::unique_ptr<Agent::Child>> children_;
   std::vector<std::vector<std::int32_t>> lanes_;
   std::int32_t next_lane_ = 0;
 };
@@ -165,7 +188,9 @@ std::string program_file() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-int run_head(const std::string& cluster, const ModelBuilder& build) {
+int run_head(const std::string& cluster, const ModelBuilder& build, const ActorTypes& types) {
+  static_cast<void>(actors::remote::program_digest());  // once for all that are forked
+  ForkServer forks([&](const std::string&, const std::string& input) { return run_agent(input, build, types); });
   const ClusterFolder folder(cluster);
   const ClusterFolder::Lock lock(folder.lock_file());
   if (!lock.held()) throw WorkError("cluster " + cluster, "has a head already");
@@ -178,7 +203,7 @@ int run_head(const std::string& cluster, const ModelBuilder& build) {
   Leave leave;
   Slot<HeadActor> slot;
   Slot<PlacementActor> placement_slot;
-  Agents agents(file, folder, credentials, settings);
+  Agents agents(file, folder, credentials, settings, forks);
   actors::Runtime runtime;
   NodeInfo self;
   self.kind = "head";
@@ -231,7 +256,11 @@ int run_head(const std::string& cluster, const ModelBuilder& build) {
   return code;
 }
 
-int run_agent(const std::string& text) {
+int run_agent(const std::string& text, const ModelBuilder& build, const ActorTypes& types) {
+  static_cast<void>(actors::remote::program_digest());
+  ForkServer forks([&](const std::string& what, const std::string& input) {
+    return what == "actors" ? run_actors(input, types) : run_worker(input, build);
+  });
   const Introduction introduction = Introduction::read(text);
   const ClusterSettings settings = ClusterSettings::from_environment();
   const auto host = static_cast<std::uint64_t>(introduction.host_number);
@@ -250,16 +279,6 @@ int run_agent(const std::string& text) {
   std::optional<Node> node;
   const auto start = [&](std::int32_t lane, std::uint64_t generation,
                          std::function<void(std::string)> ended) -> std::unique_ptr<Agent::Child> {
-    class Process final : public Agent::Child {
-     public:
-      Process(ChildProcess::Options options, std::function<void(const std::string&)> ended)
-          : process_(std::move(options), std::move(ended)) {}
-      std::int64_t pid() const override { return process_.pid(); }
-      void signal(int number) override { process_.signal(number); }
-
-     private:
-      ChildProcess process_;
-    };
     Introduction worker = introduction;
     worker.lane = lane;
     worker.generation = generation;
@@ -269,7 +288,8 @@ int run_agent(const std::string& text) {
     options.input = worker.write();
     const std::string name = actors ? PlacementActor::node_of(host) : HeadActor::lane_node(lane);
     if (!introduction.logs.empty()) options.log = std::filesystem::path(introduction.logs) / (name + ".log");
-    return std::make_unique<Process>(std::move(options), std::move(ended));
+    if (auto child = forks.start({options.arguments.back(), options.input, options.log, {}}, ended)) return child;
+    return std::make_unique<ExecutedChild>(std::move(options), std::move(ended));
   };
   const auto report = [&](std::int32_t lane, std::uint64_t generation, std::int64_t pid, std::string cause) {
     if (lane == PlacementActor::kLane) {

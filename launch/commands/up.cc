@@ -216,9 +216,12 @@ void add_up(CLI::App& program, Session& session) {
     node->require_subcommand(1);
     auto head = node->add_subcommand("head");
     head->add_option("name", *name)->required();
-    head->callback([name, &session] { session.action = [name, &session] { return run_head(*name, session.build); }; });
-    node->add_subcommand("agent")->callback(
-        [&session] { session.action = [] { return run_agent(read_text("-", 1 << 20)); }; });
+    head->callback([name, &session] {
+      session.action = [name, &session] { return run_head(*name, session.build, session.types); };
+    });
+    node->add_subcommand("agent")->callback([&session] {
+      session.action = [&session] { return run_agent(read_text("-", 1 << 20), session.build, session.types); };
+    });
     node->add_subcommand("actors")->callback(
         [&session] { session.action = [&session] { return run_actors(read_text("-", 1 << 20), session.types); }; });
     node->add_subcommand("worker")->callback(
