@@ -1,4 +1,5 @@
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <future>
 #include <map>
@@ -105,7 +106,8 @@ class Agents {
   const std::vector<std::vector<std::int32_t>>& lanes() const { return lanes_; }
 
   void start(std::size_t host, const std::string& endpoint, std::function<void(std::string)> ended) {
-    children_[host].reset();  // one that hangs
+    if (children_[host]) children_[host]->signal(SIGKILL);  // one that hangs
+    children_[host].reset();
     const ClusterFile::Host& plan = file_.hosts[host];
     const auto variables = settings_.environment();
     Introduction introduction;
@@ -231,9 +233,9 @@ int run_head(const std::string& cluster, const ModelBuilder& build, const ActorT
   HeadActor::Plan plan{file.name, {}, settings};
   for (std::size_t host = 0; host < file.hosts.size(); ++host)
     plan.hosts.push_back({file.hosts[host].host, agents.lanes()[host]});
-  const auto start_agent = [&](std::size_t host) {
-    agents.start(host, node->endpoint(), [&slot, host](std::string cause) {
-      slot.call(&HeadActor::agent_ended, static_cast<std::uint64_t>(host), std::move(cause));
+  const auto start_agent = [&](std::size_t host, std::uint64_t start) {
+    agents.start(host, node->endpoint(), [&slot, host, start](std::string cause) {
+      slot.call(&HeadActor::agent_ended, static_cast<std::uint64_t>(host), start, std::move(cause));
     });
   };
   const auto actor = runtime.spawn<HeadActor>("cluster", plan, &*node, build, start_agent, [&leave] { leave(0); });
