@@ -2,6 +2,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -25,7 +26,8 @@ int report(int code, const std::string& line) {
 
 std::vector<std::string> names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (auto command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (auto command : app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
+    names.push_back(command->get_name());
   return names;
 }
 
@@ -96,7 +98,8 @@ int run(int argc, char** argv, ModelBuilder build, ActorTypes types) {
     } catch (const CLI::ParseError& error) {
       if (argc <= 1) {
         std::cerr << "nestor: command line: no command (";
-        for (const auto& name : names(program)) std::cerr << name << (name == "import" ? "" : ", ");
+        const char* between = "";
+        for (const auto& name : names(program)) std::cerr << std::exchange(between, ", ") << name;
         std::cerr << "; see nestor --help)" << std::endl;
         return bad_input;
       }

@@ -261,6 +261,10 @@ class Training final : public StandingTraining {
       job_->save(folder_.checkpoint(step));
     } catch (const modules::Error& error) {  // nothing of the user's was wrong: the disk is full, say
       throw WorkError("checkpoint", error.what());
+    } catch (const actors::Error&) {  // a lane elsewhere failed: nobody will finish what is half there
+      std::error_code ignored;
+      std::filesystem::remove_all(folder_.checkpoint(step).string() + ".partial", ignored);
+      throw;
     }
     saved_ = step;
     folder_.prune_checkpoints(config_.run.keep_checkpoints);
@@ -358,8 +362,9 @@ int train(TrainConfig config, const ModelBuilder& build, RunFolder::Open how, Tr
   if (training.saved() > 0) host.say(fmt::format("saved {}", folder.checkpoint(training.saved()).string()));
   host.say(fmt::format("report {}", folder.file("report.html").string()));
   if (!stopped) return 0;
-  host.say(
-      fmt::format("stopped after step {} of {}; to go on: the same command with --resume", done, config.run.steps));
+  host.say(fmt::format("stopped after step {} of {}; {}", done, config.run.steps,
+                       training.saved() > 0 ? "to go on: the same command with --resume"
+                                            : "nothing is saved: start anew with --overwrite"));
   return 128 + host.stops().requested();
 }
 

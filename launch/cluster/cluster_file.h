@@ -13,9 +13,9 @@ struct ClusterFile {
   struct Host {
     std::string host;
     std::int32_t lanes = 1;
-    std::string ssh;                         ///< "user@10.0.0.2"; empty: the host's name
-    std::map<std::string, std::string> env;  ///< for its agent and workers
-    std::map<std::string, double> resources;  ///< that users' actors may take; cpus: its cores where not given
+    std::string ssh;                               ///< "user@10.0.0.2"; empty: the host's name
+    std::map<std::string, std::string> env;        ///< for its agent and workers
+    std::map<std::string, double> resources = {};  ///< that users' actors may take; cpus: its cores where not given
   };
   std::string name = "nestor";
   std::string head_host = "127.0.0.1";

@@ -15,6 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 std::string detail_of(const JobRow& job) {
+  if (job.samples_per_second == 0) return job.state == "recovering" ? "recovering" : "";  // before its first step
   std::string text = fmt::format("loss {:.4g}", job.loss);
   if (job.losses.size() > 1)
     for (const auto& [name, loss] : job.losses) text += fmt::format("  {} {:.3g}", name, loss);

@@ -36,8 +36,10 @@ void place_pool(const std::string& pool, const std::vector<std::int32_t>& lanes,
 }
 
 std::vector<std::int32_t> spread(const JobRequest& request, StandingTraining& training) {
-  if (request.size < 1 || request.size > 65536)
-    throw InputError("resize " + request.name, fmt::format("cannot have {} members", request.size), "at least 1");
+  const std::int32_t most = training.job().schedule().microbatches;
+  if (request.size < 1 || request.size > most)
+    throw InputError("resize " + request.name, fmt::format("cannot have {} members", request.size),
+                     fmt::format("1 to {}, a microbatch each", most));
   std::vector<std::int32_t> lanes;
   for (std::int32_t member = 0; member < request.size; ++member)
     lanes.push_back(member % training.job().schedule().stages);

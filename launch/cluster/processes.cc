@@ -224,7 +224,11 @@ int run_head(const std::string& cluster, const ModelBuilder& build, const ActorT
     placement_slot.call(&PlacementActor::disconnected, info, cause);
   };
   std::optional<Node> node;
-  node.emplace(runtime, self, head, events, settings.link());
+  try {
+    node.emplace(runtime, self, head, events, settings.link());
+  } catch (const std::runtime_error& error) {
+    throw InputError("cluster.yaml:head", error.what(), "an address of this machine, and a port that is free");
+  }
 
   std::vector<Placement::Host> offers;
   for (const auto& host : file.hosts) offers.push_back({host.host, offers_of(host)});

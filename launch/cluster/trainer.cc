@@ -152,16 +152,12 @@ class ClusterHost final : public ControlledHost {
     return actors::make_pipeline_job(runtime_, spec, std::move(lanes));
   }
 
-  void update(std::int64_t done, const std::string& detail, const actors::StepReport& report) override {
-    unexplained_ = 0;
-    ControlledHost::update(done, detail, report);
-  }
-
   /// Mends what a dead process broke; anything else would fail again.
   bool recover(const Error& error, std::int64_t last_step) override {
     const auto limit = place_.settings.silence + 2 * place_.settings.reap;
     auto faults = place_.head.call(&HeadActor::faults_after, faults_known_);
     if (faults.wait_for(limit)) {
+      unexplained_ = 0;
       for (const Fault& fault : faults.get())
         say(fmt::format("after step {}: {} on {} (pid {}): {}", last_step, fault.actor, fault.host, fault.pid,
                         fault.cause));

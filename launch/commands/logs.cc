@@ -51,6 +51,13 @@ ClusterFolder folder_of(const std::string& name) {
     ClusterFolder folder(name);
     if (std::filesystem::exists(folder.path() / "logs")) return folder;
   }
+  if (name.empty() && ClusterFolder::running().empty()) {  // after its end is when one asks: the only one there was
+    std::vector<std::string> ended;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(ClusterFolder::home(), error))
+      if (std::filesystem::exists(entry.path() / "logs")) ended.push_back(entry.path().filename().string());
+    if (ended.size() == 1) return ClusterFolder(ended.front());
+  }
   return ClusterFolder::find_running(name);
 }
 

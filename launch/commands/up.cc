@@ -1,5 +1,6 @@
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -95,24 +96,34 @@ int up(const UpOptions& options) {
     return 0;
   }
   static_cast<void>(ClusterSettings::from_environment());  // a bad one is said here, not in a log
+  const char* path = std::getenv("PATH");
+  const std::string starter = file.launch == ClusterFile::Launch::ssh     ? "ssh"
+                              : file.launch == ClusterFile::Launch::slurm ? "srun"
+                                                                          : "";
+  if (!starter.empty() && find_program(starter, path == nullptr ? "" : path).empty())
+    throw InputError(options.file + ":launch", "no folder of PATH has " + starter, "it starts the hosts' agents");
   const ClusterFolder folder(file.name);
   folder.make();
   const ClusterFolder::Lock starting(folder.path() / "up.lock");
   if (!starting.held()) throw WorkError("cluster " + file.name, "is being started by another nestor up", "wait for it");
-  if (folder.living()) {
-    fmt::print(stderr, "{} runs already (nestor status --cluster {})\n", file.name, file.name);
-    return 0;
-  }
-  folder.forget();
-  folder.make();
-  folder.write(make_credentials(file.hosts.size()));
   std::string kept = text;
   if (!options.name.empty()) {
     YAML::Node node = YAML::Load(text);
     node["name"] = options.name;
     kept = YAML::Dump(node) + "\n";
   }
+  if (folder.living()) {
+    if (read_text(folder.path() / "cluster.yaml") != kept)
+      throw InputError(options.file, "cluster " + file.name + " runs already, from another file",
+                       "nestor down " + file.name + " first, or --name another");
+    fmt::print(stderr, "{} runs already (nestor status --cluster {})\n", file.name, file.name);
+    return 0;
+  }
+  folder.forget();
+  folder.make();
+  folder.write(make_credentials(file.hosts.size()));
   write_aside(folder.path() / "cluster.yaml", kept);
+  std::filesystem::permissions(folder.path() / "cluster.yaml", std::filesystem::perms(0600));
 
   Interrupts interrupts;
   if (options.foreground) {
