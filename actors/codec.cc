@@ -62,7 +62,7 @@ void Codec<at::Tensor>::decode(Decoder& decoder, at::Tensor& value) {
     return;
   }
   value = torch::empty(descriptor.shape, torch::TensorOptions().dtype(dtype));
-  std::memcpy(value.data_ptr(), data, size);
+  if (size > 0) std::memcpy(value.data_ptr(), data, size);
 }
 
 }  // namespace nestor::actors
