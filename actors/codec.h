@@ -244,7 +244,7 @@ struct Codec<T> {
     if constexpr (requires { value.data(); } && std::is_arithmetic_v<typename T::value_type>) {
       constexpr std::size_t kSize = sizeof(typename T::value_type);
       value.resize(decoder.length(kSize));
-      std::memcpy(value.data(), decoder.raw(value.size() * kSize).data(), value.size() * kSize);
+      if (!value.empty()) std::memcpy(value.data(), decoder.raw(value.size() * kSize).data(), value.size() * kSize);
       return;
     }
     for (std::size_t left = decoder.length(); left > 0; --left) {

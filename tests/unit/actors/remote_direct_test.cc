@@ -107,7 +107,7 @@ TEST_P(DirectTest, TheHeadCarriesCallsOnlyWhereThereIsNoOtherWay) {
   for (int i = 0; i < 100; ++i) remote.call(&Ledger::note, i).get();
   const auto carried = head_.node->counters().received - before;
   if (GetParam()) {
-    EXPECT_EQ(carried, 0u);
+    EXPECT_LT(carried, 10u);  // news of the change of route may still come by it
   } else {
     EXPECT_GE(carried, 200u);
   }
@@ -327,6 +327,7 @@ TEST(ConcurrencyTest, AKilledOneEndsWhenItsLastMethodHas) {
   const auto meeting = runtime.spawn<Meeting>(options, &stops);
   std::latch open(2);
   auto held = meeting.call(&Meeting::meet, std::ref(open));
+  while (meeting.cell().queued() > 0) std::this_thread::yield();  // it has begun
   meeting.kill("enough");
   EXPECT_THROW(held.get(), ActorDied);
   auto ended = meeting.stop();
