@@ -58,7 +58,7 @@ bool Transfers::take(wire::Envelope& envelope) {
     found = streams_.try_emplace(key).first;
     ++open_;
   }
-  found->second.queue.push_back(std::make_unique<wire::Envelope>(std::move(envelope)));
+  found->second.queue.push_back(std::make_shared<wire::Envelope>(std::move(envelope)));
   if (found->second.queue.size() == 1 && !pump(key, found->second)) {
     streams_.erase(found);
     --open_;

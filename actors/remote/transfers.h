@@ -47,7 +47,7 @@ class Transfers {
  private:
   using Key = std::pair<std::string, std::string>;  ///< node, actor
   struct Stream {
-    std::deque<std::unique_ptr<wire::Envelope>> queue;  ///< the first is being sent
+    std::deque<std::shared_ptr<wire::Envelope>> queue;  ///< the first is being sent
     std::uint64_t transfer = 0;
     std::string payload;
     std::size_t sent = 0, under_way = 0;
