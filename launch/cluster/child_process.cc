@@ -124,8 +124,7 @@ struct Pipe {
 ChildProcess::ChildProcess(Options options, std::function<void(const std::string&)> ended)
     : end_limit_(options.end_limit), shared_(std::make_shared<Shared>()) {
   Launch launch(options);
-  const char* path = std::getenv("PATH");
-  const std::string program = find_program(options.arguments.front(), path != nullptr ? path : "/usr/bin:/bin");
+  const std::string program = find_program(options.arguments.front());
   if (program.empty()) throw WorkError(options.arguments.front(), "cannot be started: no folder of PATH has it");
   if (options.input.size() > kMostInput)  // what a pipe takes without waiting for its reader
     throw WorkError(options.arguments.front(), "cannot be started: its input is longer than 60,000 bytes");

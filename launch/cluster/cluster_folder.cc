@@ -146,6 +146,10 @@ ClusterFolder::Lock::~Lock() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+void ClusterFolder::write_cluster_file(const std::string& text) const {
+  write_private(cluster_file(), text);
+}
+
 void ClusterFolder::write(const Credentials& credentials) const {
   const auto keys = [&](const std::string& owner, const comm::LinkKeys& pair) {
     write_private(path_ / "keys" / owner, Json{{"public", pair.public_key}, {"secret", pair.secret_key}}.dump() + "\n");

@@ -64,6 +64,8 @@ class ClusterFolder {
   };
   std::filesystem::path lock_file() const { return path_ / "lock"; }
 
+  std::filesystem::path cluster_file() const { return path_ / "cluster.yaml"; }
+  void write_cluster_file(const std::string& text) const;
   void write(const Credentials& credentials) const;
   /// Throws InputError where they are damaged, or readable by others.
   Credentials read_credentials() const;

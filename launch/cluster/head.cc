@@ -18,15 +18,6 @@ using actors::Error;
 using actors::Future;
 using actors::Promise;
 
-namespace {
-
-std::int64_t unix_ms() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
-
-}  // namespace
-
 HeadActor::HeadActor(Plan plan, actors::remote::Node* node, ModelBuilder build,
                      std::function<void(std::size_t, std::uint64_t)> start_agent, std::function<void()> leave)
     : plan_(std::move(plan)),
@@ -166,18 +157,20 @@ void HeadActor::train(TrainRequest request) {
 }
 
 Future<JobOutput> HeadActor::output(std::uint64_t next) {
-  if (!job_) throw Error(name(), "trains nothing");
-  return job_->output(next);
+  return job().output(next);
 }
 
 void HeadActor::stop_job() {
-  if (!job_ || job_->ended()) throw Error(name(), "trains nothing");
-  job_->stop(SIGINT);
+  living_job().stop(SIGINT);
+}
+
+JobControl& HeadActor::job() const {
+  if (!job_) throw Error(name(), "trains nothing", "nestor driver CONFIG --cluster, or nestor train");
+  return *job_;
 }
 
 JobControl& HeadActor::living_job() const {
-  if (!job_) throw Error(name(), "trains nothing", "nestor driver CONFIG --cluster, or nestor train");
-  if (job_->ended()) throw Error(name(), "trains nothing: its job has ended", "nestor train --resume goes on");
+  if (job().ended()) throw Error(name(), "trains nothing: its job has ended", "nestor train --resume goes on");
   return *job_;
 }
 
@@ -198,8 +191,7 @@ Future<JobAnswer> HeadActor::ask(JobRequest request) {
 }
 
 JobOutput HeadActor::look() const {
-  if (!job_) throw Error(name(), "trains nothing", "nestor driver CONFIG --cluster, or nestor train");
-  return job_->look();
+  return job().look();
 }
 
 std::vector<StepRow> HeadActor::history(std::int64_t after) const {
@@ -254,9 +246,7 @@ void HeadActor::joined(actors::remote::NodeInfo info) {
   if (info.kind != "worker" || info.lane < 0 || info.lane >= static_cast<std::int32_t>(lanes_.size())) return;
   LaneState& lane = lanes_[static_cast<std::size_t>(info.lane)];
   if (info.generation != lane.generation) return node_->declare_lost(info, "it was replaced");
-  lane.state = "ALIVE";
-  lane.pid = info.pid;
-  lane.silence.clear();
+  lane.join(info.pid);
   tell_whole();
 }
 
@@ -277,46 +267,20 @@ void HeadActor::start_worker(std::int32_t number) {
   LaneState& lane = lanes_[static_cast<std::size_t>(number)];
   AgentState& agent = agents_[lane.host];
   if (ending_ || agent.state != "ALIVE" || lane.state == "DEAD") return;
-  const std::uint64_t generation = ++lane.generation;
-  lane.silence.clear();
-  lane.pid = 0;
-  auto started = std::make_shared<Future<std::int64_t>>(agent.agent.call(&Agent::start, number, generation));
-  started->on_ready([started, number, generation, me = self(this)] {
-    me.run([started, number, generation](HeadActor& head) {
-      LaneState& lane = head.lanes_[static_cast<std::size_t>(number)];
-      if (lane.generation != generation) return;
-      try {
-        lane.pid = started->get();
-      } catch (const std::exception& error) {
-        head.lane_lost(number, std::string("cannot be started: ") + error.what());
-      }
-    });
-  });
-  self(this).run_after(plan_.settings.start_limit, [number, generation](HeadActor& head) {
-    LaneState& lane = head.lanes_[static_cast<std::size_t>(number)];
-    if (lane.generation != generation || lane.state == "ALIVE") return;
-    lane.silence = "it did not join in time";
-    if (head.agents_[lane.host].agent) head.agents_[lane.host].agent.call(&Agent::kill, number, generation);
-  });
+  watch(number).start(*this, plan_.settings.start_limit);
+}
+
+ProcessWatch<HeadActor> HeadActor::watch(std::int32_t lane) {
+  const auto index = static_cast<std::size_t>(lane);
+  return {self(this), lane, [index](HeadActor& head) -> WatchedProcess& { return head.lanes_[index]; },
+          [index](HeadActor& head) { return head.agents_[head.lanes_[index].host].agent; },
+          [lane](HeadActor& head, const std::string& cause) { head.lane_lost(lane, cause); }};
 }
 
 void HeadActor::disconnected(actors::remote::NodeInfo info, std::string cause) {
   if (info.kind == "worker") {
-    LaneState& lane = lanes_[static_cast<std::size_t>(info.lane)];
-    if (info.generation != lane.generation || lane.state != "ALIVE") return node_->declare_lost(info, cause);
-    lane.silence = cause;
-    AgentState& agent = agents_[lane.host];
-    // One that is silent may be stopped: it must not wake again. One that is gone has an exit code, which the agent
-    // reports; nobody guesses.
-    if (agent.agent && cause.starts_with("silent")) agent.agent.call(&Agent::kill, info.lane, info.generation);
-    self(this).run_after(plan_.settings.reap, [lane = info.lane, generation = info.generation, cause](HeadActor& head) {
-      const LaneState& now = head.lanes_[static_cast<std::size_t>(lane)];
-      if (now.generation != generation || now.state != "ALIVE") return;
-      AgentState& agent = head.agents_[now.host];
-      if (agent.agent) agent.agent.call(&Agent::kill, lane, generation);
-      head.lane_lost(lane, cause);
-    });
-    return;
+    if (!lanes_[static_cast<std::size_t>(info.lane)].lives(info.generation)) return node_->declare_lost(info, cause);
+    return watch(info.lane).disconnected(*this, cause, plan_.settings.reap);
   }
   if (info.kind == "agent") {
     for (std::size_t host = 0; host < agents_.size(); ++host) {
@@ -335,13 +299,18 @@ void HeadActor::worker_ended(std::int32_t number, std::uint64_t generation, std:
   LaneState& lane = lanes_[static_cast<std::size_t>(number)];
   if (lane.generation != generation || lane.state == "DEAD") return;
   if (pid != 0) lane.pid = pid;
-  const bool silent = lane.silence.starts_with("silent") || lane.silence.starts_with("it did not");
-  lane_lost(number, silent ? lane.silence + ", and was killed" : cause);
+  lane_lost(number, lane.end_in_words(cause));
 }
 
 void HeadActor::agent_ended(std::uint64_t host, std::uint64_t start, std::string cause) {
   if (ending_ || start != agents_[host].starts) return;
   agent_lost(host, cause);
+}
+
+void HeadActor::note_fault(const std::string& actor, std::size_t host, std::int64_t pid, const std::string& cause) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  faults_.push_back({job_ ? job_->row().step : 0, actor, plan_.hosts[host].host, cause, pid, ms});
 }
 
 void HeadActor::agent_lost(std::size_t host, const std::string& cause) {
@@ -354,9 +323,7 @@ void HeadActor::agent_lost(std::size_t host, const std::string& cause) {
   agent.state = "RESTARTING";
   agent.death_cause = cause;
   node_->declare_lost(agent_node(host), cause);
-  if (was_alive)
-    faults_.push_back(
-        {job_ ? job_->row().step : 0, agent_node(host), plan_.hosts[host].host, cause, agent.pid, unix_ms()});
+  if (was_alive) note_fault(agent_node(host), host, agent.pid, cause);
   agent.agent = {};
   agent.pid = 0;
   for (std::int32_t lane : plan_.hosts[host].lanes)
@@ -386,8 +353,7 @@ void HeadActor::lane_lost(std::int32_t number, const std::string& cause) {
   lane.death_cause = cause;
   lane.silence.clear();
   if (was_alive) {
-    faults_.push_back(
-        {job_ ? job_->row().step : 0, lane_node(number), plan_.hosts[lane.host].host, cause, lane.pid, unix_ms()});
+    note_fault(lane_node(number), lane.host, lane.pid, cause);
     if (job_) job_->show([&](JobRow& row) { row.cause = lane_node(number) + ": " + cause; });
   }
   node_->declare_lost(lane_node(number), cause);

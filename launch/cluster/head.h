@@ -17,6 +17,7 @@
 #include <nestor/launch/cluster/job_rows.h>
 #include <nestor/launch/cluster/rows.h>
 #include <nestor/launch/cluster/settings.h>
+#include <nestor/launch/cluster/watched_process.h>
 #include <nestor/launch/cluster/worker.h>
 #include <nestor/launch/run.h>
 
@@ -84,14 +85,9 @@ class HeadActor final : public actors::Actor {
   static std::string agent_node(std::size_t host) { return "agent" + std::to_string(host); }
 
  private:
-  struct LaneState {
+  struct LaneState : WatchedProcess {
+    LaneState() { state = "PENDING"; }
     std::size_t host = 0;
-    std::string state = "PENDING";
-    std::int64_t pid = 0;
-    std::uint64_t generation = 0;
-    std::int32_t restarts = 0;
-    std::string death_cause;
-    std::string silence;  ///< why its link was lost, while its end is awaited
   };
   struct AgentState {
     std::string state = "PENDING", death_cause;
@@ -101,7 +97,10 @@ class HeadActor final : public actors::Actor {
     actors::Handle<Agent> agent;
   };
 
-  JobControl& living_job() const;
+  JobControl& job() const;         ///< Throws where there has been none.
+  JobControl& living_job() const;  ///< Throws where there is none, or it has ended.
+  ProcessWatch<HeadActor> watch(std::int32_t lane);
+  void note_fault(const std::string& actor, std::size_t host, std::int64_t pid, const std::string& cause);
   void start_agent(std::size_t host);
   void start_worker(std::int32_t lane);
   void lane_lost(std::int32_t lane, const std::string& cause);

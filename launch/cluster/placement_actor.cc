@@ -177,32 +177,17 @@ void PlacementActor::need(std::size_t host) {
   if (process.state == "PENDING" || process.state == "RESTARTING") return;
   process.state = "PENDING";
   process.failures = 0;
-  if (process.agent_there) start(host);
+  if (process.agent) start(host);
 }
 
 void PlacementActor::start(std::size_t host) {
-  Process& process = processes_[host];
-  const std::uint64_t generation = ++process.generation;
-  process.silence.clear();
-  process.pid = 0;
-  auto started = std::make_shared<Future<std::int64_t>>(process.agent.call(&Agent::start, kLane, generation));
-  started->on_ready([started, host, generation, me = self(this)] {
-    me.run([started, host, generation](PlacementActor& placement) {
-      Process& process = placement.processes_[host];
-      if (process.generation != generation) return;
-      try {
-        process.pid = started->get();
-      } catch (const std::exception& error) {
-        placement.lose(host, std::string("cannot be started: ") + error.what());
-      }
-    });
-  });
-  self(this).run_after(settings_.start_limit, [host, generation](PlacementActor& placement) {
-    Process& process = placement.processes_[host];
-    if (process.generation != generation || process.state == "ALIVE") return;
-    process.silence = "it did not join in time";
-    if (process.agent) process.agent.call(&Agent::kill, kLane, generation);
-  });
+  watch(host).start(*this, settings_.start_limit);
+}
+
+ProcessWatch<PlacementActor> PlacementActor::watch(std::size_t host) {
+  return {self(this), kLane, [host](PlacementActor& me) -> WatchedProcess& { return me.processes_[host]; },
+          [host](PlacementActor& me) { return me.processes_[host].agent; },
+          [host](PlacementActor& me, const std::string& cause) { me.lose(host, cause); }};
 }
 
 void PlacementActor::joined(actors::remote::NodeInfo info) {
@@ -210,13 +195,11 @@ void PlacementActor::joined(actors::remote::NodeInfo info) {
     Process& process = processes_[host];
     if (info.kind == "agent" && info.name == HeadActor::agent_node(host)) {
       process.agent = node_->attach<Agent>(info.name, "agent");
-      process.agent_there = true;
       placement_.offer(host, "cpus", info.cpus);
       if (process.state == "PENDING") start(host);
     } else if (info.kind == "actors" && info.name == node_of(host)) {
       if (info.generation != process.generation) return node_->declare_lost(info, "it was replaced");
-      process.state = "ALIVE";
-      process.pid = info.pid;
+      process.join(info.pid);
       process.failures = 0;
       process.host = node_->attach<ActorHost>(info.name, ActorHost::kName);
       for (auto& [name, record] : records_)
@@ -231,20 +214,11 @@ void PlacementActor::disconnected(actors::remote::NodeInfo info, std::string cau
   for (std::size_t host = 0; host < processes_.size(); ++host) {
     Process& process = processes_[host];
     if (info.kind == "agent" && info.name == HeadActor::agent_node(host)) {
-      process.agent_there = false;
       process.agent = {};
     }
     if (info.kind != "actors" || info.name != node_of(host)) continue;
-    if (info.generation != process.generation || process.state != "ALIVE") return node_->declare_lost(info, cause);
-    process.silence = cause;
-    // One that is silent must not wake again; one that is gone has an exit code, which the agent reports.
-    if (process.agent && cause.starts_with("silent")) process.agent.call(&Agent::kill, kLane, info.generation);
-    self(this).run_after(settings_.reap, [host, generation = info.generation, cause](PlacementActor& placement) {
-      Process& now = placement.processes_[host];
-      if (now.generation != generation || now.state != "ALIVE") return;
-      if (now.agent) now.agent.call(&Agent::kill, kLane, generation);
-      placement.lose(host, cause);
-    });
+    if (!process.lives(info.generation)) return node_->declare_lost(info, cause);
+    watch(host).disconnected(*this, cause, settings_.reap);
   }
   if (info.kind != "client") return;
   for (const auto& [name, record] : records_)
@@ -257,8 +231,7 @@ void PlacementActor::process_ended(std::uint64_t host, std::uint64_t generation,
   Process& process = processes_[host];
   if (process.state != "ALIVE" && process.state != "PENDING") return;
   if (pid != 0) process.pid = pid;
-  const bool silent = process.silence.starts_with("silent") || process.silence.starts_with("it did not");
-  lose(host, silent ? process.silence + ", and was killed" : cause);
+  lose(host, process.end_in_words(cause));
 }
 
 void PlacementActor::lose(std::size_t host, const std::string& cause) {
@@ -304,7 +277,7 @@ void PlacementActor::lose(std::size_t host, const std::string& cause) {
     Process& process = placement.processes_[host];
     if (process.generation != generation || process.state != "RESTARTING") return;
     process.state = "PENDING";
-    if (process.agent_there) placement.start(host);
+    if (process.agent) placement.start(host);
   });
 }
 

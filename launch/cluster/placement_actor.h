@@ -18,6 +18,7 @@
 #include <nestor/launch/cluster/placement.h>
 #include <nestor/launch/cluster/rows.h>
 #include <nestor/launch/cluster/settings.h>
+#include <nestor/launch/cluster/watched_process.h>
 
 namespace nestor::launch {
 
@@ -60,20 +61,16 @@ class PlacementActor final : public actors::Actor {
     std::string death_cause;
     std::vector<std::shared_ptr<actors::Promise<ActorAddress>>> waiting;
   };
-  struct Process {
-    bool agent_there = false;
-    actors::Handle<Agent> agent;
-    std::string state;  ///< empty: not started; PENDING, ALIVE, RESTARTING, DEAD
-    std::int64_t pid = 0;
-    std::uint64_t generation = 0;
-    std::int32_t restarts = 0, failures = 0;  ///< failures: starts in a row that did not join
-    std::string death_cause, silence;
+  struct Process : WatchedProcess {
+    actors::Handle<Agent> agent;  ///< empty where it is not there
+    std::int32_t failures = 0;    ///< starts in a row that did not join
     actors::Handle<ActorHost> host;
   };
   using Records = std::map<std::string, Record>;
 
   void need(std::size_t host);
   void start(std::size_t host);
+  ProcessWatch<PlacementActor> watch(std::size_t host);
   void make(Record& record);
   void made(const std::string& name, std::uint64_t number, const std::string& failure);
   void lose(std::size_t host, const std::string& cause);

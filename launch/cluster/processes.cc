@@ -184,6 +184,28 @@ class Slot {
   Handle<T> head_;
 };
 
+/// A member of the cluster is nothing without its head.
+NodeEvents leaving_with_head(const std::string& me, Leave& leave) {
+  NodeEvents events;
+  events.head_link = [&](const std::string& cause) {
+    if (cause.empty()) return;
+    log(me, "lost the head: {}", cause);
+    leave(cause == "left" ? 0 : 1);
+  };
+  return events;
+}
+
+/// Ends the actors, and with them the process where they do not: what they compute is worth nothing any more.
+int end_soon(actors::Runtime& runtime, const std::string& me, int code) {
+  try {
+    runtime.shutdown(std::chrono::seconds(2));
+  } catch (const actors::Error& error) {
+    log(me, "{}", error.what());
+    std::_Exit(code == 0 ? 1 : code);
+  }
+  return code;
+}
+
 }  // namespace
 
 std::string program_file() {
@@ -196,7 +218,7 @@ int run_head(const std::string& cluster, const ModelBuilder& build, const ActorT
   const ClusterFolder folder(cluster);
   const ClusterFolder::Lock lock(folder.lock_file());
   if (!lock.held()) throw WorkError("cluster " + cluster, "has a head already");
-  const ClusterFile file = read_cluster_file(read_text(folder.path() / "cluster.yaml"), "cluster.yaml");
+  const ClusterFile file = read_cluster_file(read_text(folder.cluster_file()), "cluster.yaml");
   const Credentials credentials = folder.read_credentials();
   ClusterSettings settings = ClusterSettings::from_environment();
   if (settings.transports.empty() && file.one_host()) settings.transports = "posix,cma,self";  // opens no port
@@ -276,12 +298,6 @@ int run_agent(const std::string& text, const ModelBuilder& build, const ActorTyp
   interrupts.on_first([&leave] { leave(0); });
   actors::Runtime runtime;
   NodeInfo self{me, "agent", introduction.host, ::getpid(), -1, 0, "", "", cores()};
-  NodeEvents events;
-  events.head_link = [&](const std::string& cause) {
-    if (cause.empty()) return;
-    log(me, "lost the head: {}", cause);
-    leave(cause == "left" ? 0 : 1);
-  };
   std::optional<Node> node;
   const auto start = [&](std::int32_t lane, std::uint64_t generation,
                          std::function<void(std::string)> ended) -> std::unique_ptr<Agent::Child> {
@@ -308,7 +324,7 @@ int run_agent(const std::string& text, const ModelBuilder& build, const ActorTyp
     node->attach<HeadActor>("head", "cluster").call(&HeadActor::worker_ended, lane, generation, pid, std::move(cause));
   };
   const auto agent = runtime.spawn<Agent>("agent", start, report);
-  node.emplace(runtime, self, introduction.member(), events, settings.link());
+  node.emplace(runtime, self, introduction.member(), leaving_with_head(me, leave), settings.link());
   node->wait_joined(settings.head_limit);
   log(me, "joined {}", introduction.endpoint);
   const int code = leave.wait();
@@ -327,25 +343,12 @@ int run_worker(const std::string& text, const ModelBuilder& build) {
   interrupts.on_first([&leave] { leave(0); });
   actors::Runtime runtime;
   NodeInfo self{me, "worker", introduction.host, ::getpid(), introduction.lane, introduction.generation};
-  NodeEvents events;
-  events.head_link = [&](const std::string& cause) {
-    if (cause.empty()) return;
-    log(me, "lost the head: {}", cause);
-    leave(cause == "left" ? 0 : 1);
-  };
   runtime.spawn<Worker>("worker", introduction.lane, settings.ucx(introduction.secret), build);
-  Node node(runtime, self, introduction.member(), events, settings.link());
+  Node node(runtime, self, introduction.member(), leaving_with_head(me, leave), settings.link());
   node.wait_joined(settings.head_limit);
   log(me, "joined {}, pid {}, start {}", introduction.endpoint, ::getpid(), introduction.generation);
   const int code = leave.wait();
-  // Whatever it computes is worth nothing without the head: do not wait for it.
-  try {
-    runtime.shutdown(std::chrono::seconds(2));
-  } catch (const actors::Error& error) {
-    log(me, "{}", error.what());
-    std::_Exit(code == 0 ? 1 : code);
-  }
-  return code;
+  return end_soon(runtime, me, code);
 }
 
 int run_actors(const std::string& text, const ActorTypes& types) {
@@ -358,12 +361,6 @@ int run_actors(const std::string& text, const ActorTypes& types) {
   interrupts.on_first([&leave] { leave(0); });
   actors::Runtime runtime;
   const NodeInfo self{me, "actors", introduction.host, ::getpid(), -1, introduction.generation};
-  NodeEvents events;
-  events.head_link = [&](const std::string& cause) {
-    if (cause.empty()) return;
-    log(me, "lost the head: {}", cause);
-    leave(cause == "left" ? 0 : 1);
-  };
   const auto report = [&](std::string name, std::uint64_t number, std::string cause) {
     Node* node = runtime.node();
     if (leaving || node == nullptr) return;  // then the process's end is theirs
@@ -379,18 +376,12 @@ int run_actors(const std::string& text, const ActorTypes& types) {
   member.listen = introduction.listen;
   member.allowed = introduction.peers;
   std::optional<Node> node;
-  node.emplace(runtime, self, member, events, settings.link());
+  node.emplace(runtime, self, member, leaving_with_head(me, leave), settings.link());
   node->wait_joined(settings.head_limit);
   log(me, "joined {}, pid {}, start {}", introduction.endpoint, ::getpid(), introduction.generation);
   const int code = leave.wait();
   leaving = true;
-  try {
-    runtime.shutdown(std::chrono::seconds(2));
-  } catch (const actors::Error& error) {
-    log(me, "{}", error.what());
-    std::_Exit(code == 0 ? 1 : code);
-  }
-  return code;
+  return end_soon(runtime, me, code);
 }
 
 }  // namespace nestor::launch

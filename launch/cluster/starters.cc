@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,6 +115,11 @@ std::string find_program(const std::string& program, std::string_view path) {
     path.remove_prefix(end + 1);
   }
   return {};
+}
+
+std::string find_program(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  return find_program(program, path != nullptr ? path : "/usr/bin:/bin");
 }
 
 }  // namespace nestor::launch

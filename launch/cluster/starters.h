@@ -36,5 +36,7 @@ std::string shell_word(std::string_view text);
 
 /// The file that a shell would run for `program`, given a PATH; empty where there is none. With a slash in it, itself.
 std::string find_program(const std::string& program, std::string_view path);
+/// The same by this process's own PATH.
+std::string find_program(const std::string& program);
 
 }  // namespace nestor::launch

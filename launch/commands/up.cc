@@ -1,6 +1,5 @@
 #include <condition_variable>
 #include <csignal>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -96,11 +95,8 @@ int up(const UpOptions& options) {
     return 0;
   }
   static_cast<void>(ClusterSettings::from_environment());  // a bad one is said here, not in a log
-  const char* path = std::getenv("PATH");
-  const std::string starter = file.launch == ClusterFile::Launch::ssh     ? "ssh"
-                              : file.launch == ClusterFile::Launch::slurm ? "srun"
-                                                                          : "";
-  if (!starter.empty() && find_program(starter, path == nullptr ? "" : path).empty())
+  const std::string starter = agent_command(file.launch, file.hosts.front(), program_file(), {}).front();
+  if (find_program(starter).empty())
     throw InputError(options.file + ":launch", "no folder of PATH has " + starter, "it starts the hosts' agents");
   const ClusterFolder folder(file.name);
   folder.make();
@@ -113,7 +109,7 @@ int up(const UpOptions& options) {
     kept = YAML::Dump(node) + "\n";
   }
   if (folder.living()) {
-    if (read_text(folder.path() / "cluster.yaml") != kept)
+    if (read_text(folder.cluster_file()) != kept)
       throw InputError(options.file, "cluster " + file.name + " runs already, from another file",
                        "nestor down " + file.name + " first, or --name another");
     fmt::print(stderr, "{} runs already (nestor status --cluster {})\n", file.name, file.name);
@@ -122,8 +118,7 @@ int up(const UpOptions& options) {
   folder.forget();
   folder.make();
   folder.write(make_credentials(file.hosts.size()));
-  write_aside(folder.path() / "cluster.yaml", kept);
-  std::filesystem::permissions(folder.path() / "cluster.yaml", std::filesystem::perms(0600));
+  folder.write_cluster_file(kept);
 
   Interrupts interrupts;
   if (options.foreground) {
