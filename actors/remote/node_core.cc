@@ -305,23 +305,18 @@ void NodeCore::handle_hello(const std::string& peer, const wire::Hello& hello) {
   const std::string key_name = peer.substr(0, peer.rfind('#'));
   if (refusal.empty() && events_.admit) refusal = events_.admit(info, key_name);
 
-  wire::Envelope answer;
-  answer.set_from(kHead);
-  if (!refusal.empty()) {
-    answer.mutable_refused()->set_cause(refusal);
-    static_cast<void>(server_->send(peer, answer.SerializeAsString()));
-    server_->close(peer);
-    return;
-  }
   bool again = false;
-  {
+  if (refusal.empty()) {
     std::lock_guard lock(mutex_);
     if (info.kind == "client") info.name = "client" + std::to_string(++clients_);
     const auto known = joined_nodes_.find(info.name);
     again = known != joined_nodes_.end();
+    // A dying process that connects once more must not push its successor out.
     if (again && known->second.generation > info.generation) refusal = "it was replaced";
   }
-  if (!refusal.empty()) {  // a dying process that connects once more must not push its successor out
+  wire::Envelope answer;
+  answer.set_from(kHead);
+  if (!refusal.empty()) {
     answer.mutable_refused()->set_cause(refusal);
     static_cast<void>(server_->send(peer, answer.SerializeAsString()));
     return server_->close(peer);

@@ -1,11 +1,9 @@
-#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
-#include <pthread.h>
-
 #include <nestor/actors/remote/outbox.h>
+#include <nestor/comm/quiet_thread.h>
 
 namespace nestor::actors::remote {
 namespace {
@@ -72,13 +70,7 @@ void Outbox::flush() {
   flushing_ = false;
 }
 
-Flusher::Flusher() {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the program's own threads
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+Flusher::Flusher() : thread_(comm::quiet_thread([this] { run(); })) {}
 
 Flusher::~Flusher() {
   stop();

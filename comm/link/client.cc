@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <nestor/comm/link/client.h>
-#include <nestor/comm/link/quiet_thread.h>
+#include <nestor/comm/quiet_thread.h>
 
 namespace nestor::comm::link {
 namespace {

@@ -6,8 +6,8 @@
 #include <zmq_addon.hpp>
 
 #include <nestor/comm/link/endpoint.h>
-#include <nestor/comm/link/quiet_thread.h>
 #include <nestor/comm/link/server.h>
+#include <nestor/comm/quiet_thread.h>
 
 namespace nestor::comm::link {
 namespace {

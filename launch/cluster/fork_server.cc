@@ -14,6 +14,7 @@
 
 #include <nestor/actors/codec.h>
 #include <nestor/actors/error.h>
+#include <nestor/comm/quiet_thread.h>
 #include <nestor/launch/cluster/child_process.h>
 #include <nestor/launch/cluster/fork_server.h>
 #include <nestor/launch/error.h>
@@ -245,7 +246,7 @@ std::unique_ptr<Agent::Child> ForkServer::start(const Request& request, std::fun
   ToCopy message{0, 0, request.what, request.input, request.log.string(), request.environment};
   std::unique_lock lock(mutex_);
   if (gone_) return nullptr;
-  if (!listener_.joinable()) listener_ = std::thread([this] { listen(); });
+  if (!listener_.joinable()) listener_ = comm::quiet_thread([this] { listen(); });
   message.id = ++next_;
   entries_[message.id].ended = std::move(ended);
   lock.unlock();
@@ -261,9 +262,6 @@ std::unique_ptr<Agent::Child> ForkServer::start(const Request& request, std::fun
 }
 
 void ForkServer::listen() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the program's own threads
   while (const auto message = receive<FromCopy>(socket_)) {
     if (message->ended) {
       over(message->id, end_in_words(static_cast<int>(message->number)));

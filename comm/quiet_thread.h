@@ -4,7 +4,7 @@
 #include <thread>
 #include <utility>
 
-namespace nestor::comm::link {
+namespace nestor::comm {
 
 /// A thread that takes no signals: they are for the program's own threads.
 template <class Work>
@@ -23,4 +23,4 @@ std::thread quiet_thread(Work work) {
   return thread;
 }
 
-}  // namespace nestor::comm::link
+}  // namespace nestor::comm
