@@ -78,7 +78,7 @@ MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t last_step) : p
     for (auto& metrics : read_metrics(read_text(path_))) {
       if (metrics.report.step > last_step) break;
       kept += write_metrics_line(metrics) + "\n";
-      all_.push_back(std::move(metrics));
+      last_ = std::move(metrics);
     }
   }
   write_aside(path_, kept);
@@ -95,7 +95,15 @@ void MetricsFile::append(StepMetrics metrics) {
   if (written != static_cast<ssize_t>(line.size()))
     throw WorkError(path_.string(), "writing failed: " + (written < 0 ? std::generic_category().message(error)
                                                                       : std::string("the disk is full")));
-  all_.push_back(std::move(metrics));
+  last_ = std::move(metrics);
+}
+
+std::vector<StepMetrics> MetricsFile::after(std::int64_t step) const {
+  if (!last_ || last_->report.step <= step) return {};
+  if (last_->report.step == step + 1) return {*last_};
+  auto lines = read_metrics(read_text(path_));
+  std::erase_if(lines, [step](const StepMetrics& line) { return line.report.step <= step; });
+  return lines;
 }
 
 }  // namespace nestor::launch

@@ -110,7 +110,7 @@ class Training final : public StandingTraining {
     data.title = folder_.path().filename().string();
     data.description = description;
     data.steps_planned = config_.run.steps;
-    data.metrics = metrics_->all();
+    data.metrics = metrics_->after(0);
     data.plan = traced_plan_ || !job_ ? traced_plan_ : job_->plan();
     data.measured = traced_;
     data.config = write_config(config_);
@@ -128,7 +128,7 @@ class Training final : public StandingTraining {
   actors::Job& job() override { return *job_; }
   const modules::Model& model() const override { return set_.model; }
   const TrainConfig& config() const override { return config_; }
-  const std::vector<StepMetrics>& metrics() const override { return metrics_->all(); }
+  std::vector<StepMetrics> metrics_after(std::int64_t step) const override { return metrics_->after(step); }
   bool failed() const override { return failure_ != nullptr; }
 
   void set(const std::string& assignment) override {

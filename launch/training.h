@@ -24,8 +24,8 @@ class StandingTraining {
   virtual actors::Job& job() = 0;
   virtual const modules::Model& model() const = 0;
   virtual const TrainConfig& config() const = 0;
-  /// Every step of the run so far, those before a resume too.
-  virtual const std::vector<StepMetrics>& metrics() const = 0;
+  /// The run's steps after `step`, those before a resume too.
+  virtual std::vector<StepMetrics> metrics_after(std::int64_t step) const = 0;
   /// Changes a key of `run` from the next step on: "run.steps=200". Throws InputError where it is none that may change.
   virtual void set(const std::string& assignment) = 0;
   /// Saves, unless this step is saved already. Returns the checkpoint's folder. Throws WorkError.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -162,18 +161,18 @@ void JobControl::publish(StandingTraining& training, std::unique_lock<std::mutex
   const std::int64_t step = training.job().steps_done();
   auto pools = pools_of(training);
   const std::string policy = training.job().schedule().policy;
+  // Only this thread changes the history, and others read it: it looks without the lock, since a file may be read.
+  auto known = history_.rbegin();
+  while (known != history_.rend() && known->step > step) ++known;  // it went back
+  const auto fresh = training.metrics_after(known == history_.rend() ? 0 : known->step);
   lock.lock();
   row_.step = step;
   row_.steps = training.config().run.steps;
   row_.pools = std::move(pools);
   row_.policy = policy;
-  while (!history_.empty() && history_.back().step > step) history_.pop_back();  // it went back
-  const auto& metrics = training.metrics();
-  const std::int64_t known = history_.empty() ? 0 : history_.back().step;
-  auto fresh = metrics.end();
-  while (fresh != metrics.begin() && std::prev(fresh)->report.step > known) --fresh;
-  for (; fresh != metrics.end(); ++fresh) {
-    const actors::StepReport& report = fresh->report;
+  history_.erase(known.base(), history_.end());
+  for (const StepMetrics& line : fresh) {
+    const actors::StepReport& report = line.report;
     history_.push_back({report.step, report.loss, report.losses, report.grad_norm, report.skipped, report.tokens,
                         report.samples, report.seconds, report.bubble});
     if (history_.size() > kKeptSteps) history_.pop_front();

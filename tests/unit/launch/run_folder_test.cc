@@ -95,7 +95,13 @@ TEST_F(Folder, MetricsHoldEachStepOnceAfterAResume) {
   MetricsFile file(path, 3);
   auto fourth = metrics(4, std::nan(""));
   fourth.eval = Evaluation{1.5, {{"text", 1.5}}};
+  EXPECT_EQ(file.after(0).size(), 3u);
   file.append(fourth);
+  ASSERT_EQ(file.after(3).size(), 1u);
+  EXPECT_EQ(file.after(3)[0].report.step, 4);
+  EXPECT_EQ(file.after(1).size(), 3u);
+  EXPECT_EQ(file.after(1)[0].report.step, 2);
+  EXPECT_TRUE(file.after(4).empty());
   auto lines = read_metrics(read_text(path));
   ASSERT_EQ(lines.size(), 4u);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(lines[i].report.step, static_cast<std::int64_t>(i) + 1);
