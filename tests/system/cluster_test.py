@@ -8,10 +8,9 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-from nestor_cli import CONFIG, environment, metrics
+from nestor_cli import CONFIG, environment, gone, metrics, run_cases, same
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 CLUSTER = """format: nestor.cluster/1
@@ -58,24 +57,8 @@ class Cluster:
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def gone(pids):
-    """Waits until none of the processes is left; fails after a while."""
-    deadline = time.monotonic() + 20
-    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
-        assert time.monotonic() < deadline, f"left over: {[pid for pid in pids if os.path.exists(f'/proc/{pid}')]}"
-        time.sleep(0.02)
-
-
 def shared_memory():
     return set(os.listdir("/dev/shm"))
-
-
-def same(a, b, within=1e-9):
-    assert [line["step"] for line in a] == [line["step"] for line in b], (a, b)
-    for left, right in zip(a, b):
-        assert all(left[key] == right[key] for key in ("samples", "tokens", "skipped")), (left, right)
-        for x, y in [(left["loss"], right["loss"]), *((left["losses"][k], right["losses"][k]) for k in left["losses"])]:
-            assert abs(x - y) <= within * abs(x), (left, right)
 
 
 def life(folder):
@@ -207,20 +190,11 @@ def foreground(folder):
     gone(pids)
 
 
-def main():
-    cases = [life, two_clusters, foreground, resizing, faults, the_heads_end]
-    for case in [c for c in cases if len(sys.argv) < 3 or c.__name__ in sys.argv[2:]]:
-        with tempfile.TemporaryDirectory() as folder:
-            started = time.monotonic()
-            folder = pathlib.Path(folder)
-            try:
-                case(folder)
-            finally:
-                for name in "lab", "one", "two":
-                    subprocess.run([PROGRAM, "down", name], env={**environment(), "NESTOR_HOME": str(folder / "home")},
-                                   capture_output=True)
-            print(f"{case.__name__}: fine ({time.monotonic() - started:.1f} s)", flush=True)
+def down(folder):
+    for name in "lab", "one", "two":
+        subprocess.run([PROGRAM, "down", name], env={**environment(), "NESTOR_HOME": str(folder / "home")},
+                       capture_output=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_cases([life, two_clusters, foreground, resizing, faults, the_heads_end], down)

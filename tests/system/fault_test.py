@@ -12,8 +12,8 @@ import sys
 import tempfile
 import time
 
-from cluster_test import PROGRAM, TRAIN, Cluster, gone, same, shared_memory
-from nestor_cli import environment, metrics
+from cluster_test import PROGRAM, TRAIN, Cluster, shared_memory
+from nestor_cli import environment, gone, metrics, same
 
 FAULTS = int(sys.argv[2]) if len(sys.argv) > 2 else 60
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else int(time.time())

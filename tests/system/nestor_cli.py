@@ -4,6 +4,9 @@ import os
 import pathlib
 import struct
 import subprocess
+import sys
+import tempfile
+import time
 import zlib
 
 WORKLOAD = """format: nestor.workload/1
@@ -44,6 +47,15 @@ def metrics(folder):
     return [json.loads(line) for line in (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()]
 
 
+def same(a, b, within=1e-9):
+    """Two runs' metrics are equal but for the order of floating-point sums: costs are measured, so plans may differ."""
+    assert [line["step"] for line in a] == [line["step"] for line in b], (a, b)
+    for left, right in zip(a, b):
+        assert all(left[key] == right[key] for key in ("skipped", "tokens", "samples")), (left, right)
+        for x, y in [(left["loss"], right["loss"]), *((left["losses"][k], right["losses"][k]) for k in left["losses"])]:
+            assert abs(x - y) <= within * abs(x), (left, right)
+
+
 def png(width, height, rows=None, colour_type=2):
     """A PNG file's bytes; `rows` may lie about the content."""
     def chunk(kind, data):
@@ -60,3 +72,25 @@ def picture_folder(folder, count=6):
         rows = b"".join(b"\0" + bytes((x * (i + 3) * 7 + y * 31) % 256 for x in range(24)) for y in range(8))
         (folder / f"icon-{'abcdefghij'[i]}.png").write_bytes(png(8, 8, rows))
     return folder
+
+
+def gone(pids):
+    """Waits until none of the processes is left; fails after a while."""
+    deadline = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < deadline, f"left over: {[pid for pid in pids if os.path.exists(f'/proc/{pid}')]}"
+        time.sleep(0.02)
+
+
+def run_cases(cases, clean=lambda folder: None):
+    """Runs the cases that the command line names after the program, or all, each in a folder of its own. `clean` ends what
+    a case has started, however that went."""
+    for case in [case for case in cases if len(sys.argv) < 3 or case.__name__ in sys.argv[2:]]:
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            started = time.monotonic()
+            try:
+                case(folder)
+            finally:
+                clean(folder)
+            print(f"{case.__name__}: fine ({time.monotonic() - started:.1f} s)", flush=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from nestor_cli import CONFIG, environment, metrics, must, picture_folder, png, run
+from nestor_cli import CONFIG, environment, metrics, must, picture_folder, png, run, same
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 
@@ -27,15 +27,6 @@ def start(folder, *settings):
         if line.startswith("step "):
             return process
     raise AssertionError(f"no step: {''.join(seen)} exit {process.wait()}")
-
-
-def same(a, b, within):
-    """Equal but for the order of floating-point sums: costs are measured, so two runs may have different plans."""
-    assert [line["step"] for line in a] == [line["step"] for line in b]
-    for left, right in zip(a, b):
-        assert all(left[key] == right[key] for key in ("skipped", "tokens", "samples")), (left, right)
-        for x, y in [(left["loss"], right["loss"]), *((left["losses"][k], right["losses"][k]) for k in left["losses"])]:
-            assert abs(x - y) <= within * abs(x), (left, right)
 
 
 def resume(folder):

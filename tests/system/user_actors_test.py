@@ -2,16 +2,16 @@
 
 usage: user_actors_test.py USER_ACTORS
 """
+import functools
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-from nestor_cli import environment
+from nestor_cli import environment, gone, run_cases
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 CLUSTER = """format: nestor.cluster/1
@@ -162,26 +162,23 @@ def owners(lab):
     assert lab.rows()["free"]["state"] == "ALIVE"
 
 
-def main():
-    for case in [c for c in (calls, owners, deaths) if len(sys.argv) < 3 or c.__name__ in sys.argv[2:]]:
-        with tempfile.TemporaryDirectory() as folder:
-            started = time.monotonic()
-            lab = Lab(pathlib.Path(folder))
-            pids = []
-            try:
-                case(lab)
-                pids = [row["pid"] for row in lab.rows().values() if row["state"] == "ALIVE"]
-            except BaseException:
-                for log in sorted(pathlib.Path(folder).glob("home/lab/logs/*")):
-                    print(f"--- {log.name}\n{log.read_text()[-1500:]}", file=sys.stderr)
-                raise
-            finally:
-                lab.run("down")
-            deadline = time.monotonic() + 20
-            while any(os.path.exists(f"/proc/{pid}") for pid in pids):
-                assert time.monotonic() < deadline, "left over"
-                time.sleep(0.02)
-            print(f"{case.__name__}: fine ({time.monotonic() - started:.1f} s)", flush=True)
+def in_lab(case):
+    """The case on a cluster, which goes down after it with all its processes."""
+    @functools.wraps(case)
+    def run(folder):
+        lab = Lab(folder)
+        pids = []
+        try:
+            case(lab)
+            pids = [row["pid"] for row in lab.rows().values() if row["state"] == "ALIVE"]
+        except BaseException:
+            for log in sorted(folder.glob("home/lab/logs/*")):
+                print(f"--- {log.name}\n{log.read_text()[-1500:]}", file=sys.stderr)
+            raise
+        finally:
+            lab.run("down")
+        gone(pids)
+    return run
 
 
-main()
+run_cases([in_lab(case) for case in (calls, owners, deaths)])
