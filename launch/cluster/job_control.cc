@@ -161,24 +161,23 @@ void JobControl::publish(StandingTraining& training, std::unique_lock<std::mutex
   const std::int64_t step = training.job().steps_done();
   auto pools = pools_of(training);
   const std::string policy = training.job().schedule().policy;
-  // Only this thread changes the history, and others read it: it looks without the lock, since a file may be read.
-  auto known = history_.rbegin();
-  while (known != history_.rend() && known->step > step) ++known;  // it went back
-  const auto fresh = training.metrics_after(known == history_.rend() ? 0 : known->step);
+  lock.lock();
+  history_.go_back_to(step);
+  const std::int64_t known = history_.empty() ? 0 : history_.last().step;
+  lock.unlock();
+  const auto fresh = training.metrics_after(known);  // may read a file
   lock.lock();
   row_.step = step;
   row_.steps = training.config().run.steps;
   row_.pools = std::move(pools);
   row_.policy = policy;
-  history_.erase(known.base(), history_.end());
   for (const StepMetrics& line : fresh) {
     const actors::StepReport& report = line.report;
-    history_.push_back({report.step, report.loss, report.losses, report.grad_norm, report.skipped, report.tokens,
-                        report.samples, report.seconds, report.bubble});
-    if (history_.size() > kKeptSteps) history_.pop_front();
+    history_.add({report.step, report.loss, report.losses, report.grad_norm, report.skipped, report.tokens,
+                  report.samples, report.seconds, report.bubble});
   }
   if (!history_.empty()) {
-    const StepRow& last = history_.back();
+    const StepRow& last = history_.last();
     row_.loss = last.loss;
     row_.losses = last.losses;
     if (last.seconds > 0) row_.samples_per_second = static_cast<double>(last.samples) / last.seconds;
@@ -189,10 +188,7 @@ void JobControl::publish(StandingTraining& training, std::unique_lock<std::mutex
 
 std::vector<StepRow> JobControl::history(std::int64_t after) const {
   std::lock_guard lock(mutex_);
-  const auto first =
-      std::partition_point(history_.begin(), history_.end(), [after](const StepRow& row) { return row.step <= after; });
-  const auto part = std::min<std::ptrdiff_t>(history_.end() - first, kHistoryPart);
-  return std::vector<StepRow>(first, first + part);
+  return history_.after(after, kHistoryPart);
 }
 
 JobOutput JobControl::look() const {

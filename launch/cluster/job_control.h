@@ -12,6 +12,7 @@
 #include <nestor/actors/future.h>
 #include <nestor/launch/cluster/job_rows.h>
 #include <nestor/launch/cluster/rows.h>
+#include <nestor/launch/cluster/step_history.h>
 #include <nestor/launch/interrupts.h>
 #include <nestor/launch/training.h>
 
@@ -52,7 +53,7 @@ class JobControl final : public StopSource {
   actors::Future<JobOutput> output(std::uint64_t next);
   /// How it stands, without the lines; `next` is the number of those said so far.
   JobOutput look() const;
-  /// Steps done after step `after`, at most kHistoryPart of them.
+  /// Steps done after step `after`, at most kHistoryPart of them; of those long past only some (step_history.h).
   std::vector<StepRow> history(std::int64_t after) const;
   static constexpr std::size_t kHistoryPart = 10'000;
   /// The training has ended; whoever waits hears it.
@@ -81,7 +82,7 @@ class JobControl final : public StopSource {
   void publish(StandingTraining& training, std::unique_lock<std::mutex>& lock);
 
   static constexpr std::size_t kKeptLines = 2000;
-  static constexpr std::size_t kKeptSteps = 1'000'000;
+  static constexpr std::size_t kKeptSteps = 5'000;  ///< and as many of those before
 
   mutable std::mutex mutex_;
   std::condition_variable steered_;
@@ -96,7 +97,7 @@ class JobControl final : public StopSource {
   std::deque<std::string> lines_;
   std::uint64_t first_line_ = 0;  ///< number of lines_.front()
   std::vector<Listener> listeners_;
-  std::deque<StepRow> history_;
+  StepHistory history_{kKeptSteps};
   JobRow row_;
   bool ended_ = false;
   int exit_code_ = 0;
