@@ -124,11 +124,15 @@ Context::Context(const UcxOptions& options, bool shared) {
   // It claims that a peer given up can no longer read our memory, which CMA does not stop: such a peer may complete a
   // receive with bytes written since. Its generation is over by then, and nobody takes anything from it.
   if (cma) set(old ? "MEMORY_INVALIDATE" : "CMA_MEMORY_INVALIDATE", "y");
+  // CMA: one system call for 4 MiB instead of eight, each of which looks the other process up and locks its memory.
+  if (cma) set(old ? "SCOPY_SEG_SIZE" : "CMA_SEG_SIZE", "4m");
+  if (cma) set(old ? "SCOPY_TX_QUOTA" : "CMA_TX_QUOTA", "1");
   // With error handling a large message over TCP goes in segments through a buffer of the receiver: 8 KiB and 64 KiB by
-  // default, each a system call and a turn of the loop.
+  // default, each a system call and a turn of the loop. One of 480 KiB costs the sender little, and stays in the
+  // receiver's second-level cache until it has been copied on.
   if (asks_for(options.transports, {"tcp"})) {
     set(old ? "TX_SEG_SIZE" : "TCP_TX_SEG_SIZE", "256k");
-    set(old ? "RX_SEG_SIZE" : "TCP_RX_SEG_SIZE", "256k");
+    set(old ? "RX_SEG_SIZE" : "TCP_RX_SEG_SIZE", "480k");
   }
   // Shared memory learns of a death by keepalive alone. Over TCP a peer that was stopped and given up may crash us when
   // it resumes while keepalive is on; there sockets and our own pings tell.

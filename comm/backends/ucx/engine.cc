@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ constexpr Clock::duration kTick = 500us, kLongTick = 16ms;
 constexpr Clock::duration kNap = 1ms;    // where UCX has work that no descriptor announces (a full queue)
 constexpr Clock::duration kRest = 50ms;  // and for what UCX queued on its own account
 
-constexpr std::int32_t kWorker = -1, kWake = -2;
+constexpr std::int32_t kWake = -1;
 
 }  // namespace
 
@@ -40,9 +41,9 @@ void Turn::lock_slowly() {
   wanting_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Sleeper::Sleeper(int worker_fd) : epoll_(epoll_create1(EPOLL_CLOEXEC)), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Sleeper::Sleeper(int worker_fd)
+    : worker_(worker_fd), epoll_(epoll_create1(EPOLL_CLOEXEC)), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (epoll_ < 0 || event_ < 0) throw std::system_error(errno, std::generic_category(), "ucx: epoll or eventfd");
-  if (worker_fd >= 0) add(worker_fd, kWorker);
   add(event_, kWake);
 }
 
@@ -66,14 +67,12 @@ void Sleeper::wake() {
 }
 
 std::int32_t Sleeper::sleep(Clock::duration limit) {
-  const auto whole = std::chrono::ceil<std::chrono::milliseconds>(std::clamp<Clock::duration>(limit, 0ms, 1h));
-  timespec time{};
-  const auto exact = std::chrono::duration_cast<std::chrono::nanoseconds>(std::clamp<Clock::duration>(limit, 0ms, 1h));
-  time.tv_sec = exact.count() / 1'000'000'000;
-  time.tv_nsec = exact.count() % 1'000'000'000;
+  const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(std::clamp<Clock::duration>(limit, 0ms, 1h));
+  const timespec timeout{time.count() / 1'000'000'000, time.count() % 1'000'000'000};
+  pollfd wanted[2] = {{worker_, POLLIN, 0}, {epoll_, POLLIN, 0}};
+  if (ppoll(wanted, 2, &timeout, nullptr) <= 0 || wanted[1].revents == 0) return -1;
   epoll_event events[4];
-  int count = epoll_pwait2(epoll_, events, 4, &time, nullptr);
-  if (count < 0 && errno == ENOSYS) count = epoll_wait(epoll_, events, 4, static_cast<int>(whole.count()));
+  const int count = epoll_wait(epoll_, events, 4, 0);
   std::int32_t lane = -1;
   for (int i = 0; i < count; ++i) {
     if (events[i].data.fd == kWake) {
@@ -150,24 +149,32 @@ bool Engine::drive(Deadline deadline) {
     driving_ = false;
     return true;
   }
-  const Clock::time_point start = Clock::now();
-  Clock::time_point now = start;
+  Clock::time_point now = Clock::now(), quiet_since = now;
+  // A quiet time that ended within the longest spin, asleep or not, was worth spinning for.
+  const auto quiet_ends = [&] {
+    if (now - quiet_since <= kMaxSpin) spin_ = kMaxSpin;
+  };
   bool slept = false;
   while (!stirred_ && now < deadline) {
+    unsigned events = 0;
     for (unsigned i = 0; i < kSpinsPerLook && !stirred_; ++i) {
       if (turn_.wanted()) turn_.pass();
-      progress();
+      events += progress();
     }
-    if (stirred_) break;
     now = Clock::now();
-    if (slept || now - start > spin_) {
+    if (stirred_) break;
+    if (events != 0) {  // a large message arrives: a sender that has to wake us for each piece is half as fast
+      quiet_ends();
+      quiet_since = now;
+      slept = false;
+    } else if (slept || now - quiet_since > spin_) {
+      if (!slept) spin_ = std::max(spin_ / 2, kMinSpin);
       slept = true;
       sleep(deadline);
       now = Clock::now();
     }
   }
-  // A wait that ended within the longest spin, asleep or not, was worth spinning for.
-  spin_ = slept && Clock::now() - start > kMaxSpin ? std::max(spin_ / 2, kMinSpin) : kMaxSpin;
+  quiet_ends();
   driving_ = false;
   return stirred_;
 }

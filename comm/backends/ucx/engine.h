@@ -50,6 +50,9 @@ class Sleeper {
   std::int32_t sleep(Clock::duration limit);
 
  private:
+  /// Polled, not added to `epoll_`: each packet that arrives while its receiver spins would run through every epoll
+  /// that has the worker's descriptor, and over loopback on the sender's time.
+  const int worker_;
   int epoll_ = -1, event_ = -1;
 };
 

@@ -34,8 +34,10 @@ constexpr std::size_t cost_of(std::size_t bytes) {
   return bytes + kMessageCost;
 }
 
-/// Concurrent pulls from one peer: enough to hide a round trip, and few enough that a stream of large buffers is
-/// received into the same few blocks while they are in the cache. Through memory one at a time: the receiver copies.
+/// Concurrent pulls from one peer: enough to hide a round trip, so two of any size, and few enough that a stream of
+/// large buffers is received into the same few blocks while they are in the cache. Through memory one at a time: the
+/// receiver copies.
+constexpr std::size_t kRunningPulls = 2;
 constexpr std::size_t kRunningBytes = std::size_t{4} << 20;
 
 /// From this size on, a posted message that came whole is left where the transport received it: reading it anyway is

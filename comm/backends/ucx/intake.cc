@@ -299,7 +299,8 @@ Status Intake::post(std::int32_t from, const Key& key) {
 
 void Intake::chores(Peer& peer) {
   const auto may_run = [&](const Pull& pull) {
-    return peer.running.empty() || (!peer.by_memory && peer.running_bytes + pull.length <= kRunningBytes);
+    if (peer.by_memory) return peer.running.empty();
+    return peer.running.size() < kRunningPulls || peer.running_bytes + pull.length <= kRunningBytes;
   };
   while (!peer.wanted.empty() && may_run(peer.wanted.front())) begin(peer, peer.wanted.front());
   while (!peer.offered.empty() && may_run(peer.offered.front()) &&

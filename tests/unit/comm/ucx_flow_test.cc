@@ -1,4 +1,5 @@
 // Flow control and aborts of the UCX backend: windows, memory, lanes that wait for one another.
+#include <ctime>
 #include <fstream>
 #include <latch>
 #include <memory>
@@ -164,6 +165,79 @@ TEST_P(UcxFlow, WhatAComputingLaneIsSentArrivesMeanwhile) {
   ASSERT_TRUE(end(0).send(1, {1, 1, 1}, std::move(message), soon()).ok());
   EXPECT_TRUE(until(end(0), [&] { return memory.expired(); }));
   EXPECT_TRUE(end(1).wait(0, {1, 1, 1}, soon(), &message).ok());
+}
+
+/// Processor time of all threads of this process.
+std::chrono::nanoseconds processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+TEST_P(UcxFlow, LanesThatNothingReachesSleep) {
+  open(2);
+  Message message;
+  ASSERT_TRUE(end(0).send(1, {1, 0, 1}, {numbers(1, 2 * kMiBCount)}, soon()).ok());
+  ASSERT_TRUE(receive(1, 0, {1, 0, 1}, &message).ok());
+  ASSERT_TRUE(end(1).post_recv(0, {1, 1, 1}).ok());
+  const auto before = processor_time();
+  EXPECT_EQ(end(1).wait(0, {1, 1, 1}, Clock::now() + 300ms, &message).code, Code::deadline);
+  EXPECT_LT(processor_time() - before, 150ms) << "a wait for what is not sent";
+  Status status;
+  for (std::uint64_t i = 2; status.ok(); ++i) {
+    const auto sending = processor_time();
+    status = end(0).send(1, {1, i, 1}, {numbers(1, 2 * kMiBCount)}, Clock::now() + 300ms);
+    if (!status.ok()) {
+      EXPECT_LT(processor_time() - sending, 150ms) << "a send that finds no room";
+    }
+  }
+  EXPECT_EQ(status.code, Code::deadline) << status.message;
+}
+
+TEST_P(UcxFlow, SizesOnBothSidesOfEachThresholdArriveWhole) {
+  open(2);
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t edge :
+       {8, 64, 128, 4096, 8192, 1 << 16, 1 << 18, 480 << 10, 2 * (480 << 10), 1 << 20, 4 << 20}) {
+    for (const std::int64_t away : {-65, -8, -1, 0, 1, 8, 65}) {
+      if (edge + away >= 0) sizes.push_back(edge + away);
+    }
+  }
+  const auto byte_at = [](std::size_t message, std::int64_t i) {
+    return static_cast<std::uint8_t>(31 * message + static_cast<std::size_t>(i) + static_cast<std::size_t>(i >> 8));
+  };
+  const auto key = [](std::size_t i) { return Key{1, i, 1}; };
+  std::thread sender([&] {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      auto bytes = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(sizes[i]));
+      for (std::int64_t k = 0; k < sizes[i]; ++k) (*bytes)[static_cast<std::size_t>(k)] = byte_at(i, k);
+      Buffer buffer;
+      buffer.descriptor = {DType::uint8, Device{}, {sizes[i]}};
+      buffer.data = bytes->data();
+      buffer.owner = bytes;
+      EXPECT_TRUE(end(0).send(1, key(i), {buffer}, soon()).ok());
+    }
+  });
+  constexpr std::size_t kAhead = 5;
+  Status status;
+  for (std::size_t i = 0; i < kAhead; ++i) EXPECT_TRUE(end(1).post_recv(0, key(i)).ok());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    Message message;
+    status = end(1).wait(0, key(i), soon(), &message);
+    EXPECT_TRUE(status.ok()) << status.message;
+    if (!status.ok()) break;
+    if (i + kAhead < sizes.size()) {
+      EXPECT_TRUE(end(1).post_recv(0, key(i + kAhead)).ok());
+    }
+    EXPECT_EQ(message[0].descriptor.shape, std::vector<std::int64_t>{sizes[i]});
+    const auto* bytes = static_cast<const std::uint8_t*>(message[0].data);
+    std::int64_t wrong = -1;
+    for (std::int64_t k = 0; k < sizes[i] && wrong < 0; ++k) {
+      if (bytes[k] != byte_at(i, k)) wrong = k;
+    }
+    EXPECT_EQ(wrong, -1) << "of " << sizes[i];
+  }
+  sender.join();
 }
 
 INSTANTIATE_TEST_SUITE_P(SharedMemory, UcxFlow, testing::Values("posix,cma,self"));
