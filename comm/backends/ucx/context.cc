@@ -128,11 +128,11 @@ Context::Context(const UcxOptions& options, bool shared) {
   if (cma) set(old ? "SCOPY_SEG_SIZE" : "CMA_SEG_SIZE", "4m");
   if (cma) set(old ? "SCOPY_TX_QUOTA" : "CMA_TX_QUOTA", "1");
   // With error handling a large message over TCP goes in segments through a buffer of the receiver: 8 KiB and 64 KiB by
-  // default, each a system call and a turn of the loop. One of 480 KiB costs the sender little, and stays in the
-  // receiver's second-level cache until it has been copied on.
+  // default, each a system call and a turn of the loop. One of nearly 512 KiB costs the sender little, and stays in
+  // the receiver's second-level cache until it has been copied on.
   if (asks_for(options.transports, {"tcp"})) {
     set(old ? "TX_SEG_SIZE" : "TCP_TX_SEG_SIZE", "256k");
-    set(old ? "RX_SEG_SIZE" : "TCP_RX_SEG_SIZE", "480k");
+    set(old ? "RX_SEG_SIZE" : "TCP_RX_SEG_SIZE", "508k");
   }
   // Shared memory learns of a death by keepalive alone. Over TCP a peer that was stopped and given up may crash us when
   // it resumes while keepalive is on; there sockets and our own pings tell.

@@ -144,11 +144,22 @@ void Engine::tidy() {
 
 bool Engine::drive(Deadline deadline) {
   driving_ = true;
-  progress();
-  if (stirred_) {
-    driving_ = false;
-    return true;
+  look();  // before the clock is read, which costs as much as receiving a small message
+  if (!stirred_) drive_on(deadline);
+  driving_ = false;
+  return stirred_;
+}
+
+unsigned Engine::look() {
+  unsigned events = 0;
+  for (unsigned i = 0; i < kSpinsPerLook && !stirred_; ++i) {
+    if (turn_.wanted()) turn_.pass();
+    events += progress();
   }
+  return events;
+}
+
+void Engine::drive_on(Deadline deadline) {
   Clock::time_point now = Clock::now(), quiet_since = now;
   // A quiet time that ended within the longest spin, asleep or not, was worth spinning for.
   const auto quiet_ends = [&] {
@@ -156,11 +167,7 @@ bool Engine::drive(Deadline deadline) {
   };
   bool slept = false;
   while (!stirred_ && now < deadline) {
-    unsigned events = 0;
-    for (unsigned i = 0; i < kSpinsPerLook && !stirred_; ++i) {
-      if (turn_.wanted()) turn_.pass();
-      events += progress();
-    }
+    const unsigned events = look();
     now = Clock::now();
     if (stirred_) break;
     if (events != 0) {  // a large message arrives: a sender that has to wake us for each piece is half as fast
@@ -175,8 +182,6 @@ bool Engine::drive(Deadline deadline) {
     }
   }
   quiet_ends();
-  driving_ = false;
-  return stirred_;
 }
 
 void Engine::sleep(Deadline deadline) {

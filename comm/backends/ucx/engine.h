@@ -109,6 +109,8 @@ class Engine {
   void watch_process(int fd, std::int32_t lane);
 
  private:
+  unsigned look();  ///< makes progress some times, or until somebody stirs; what came
+  void drive_on(Deadline deadline);
   void enter();
   void leave();
   void sleep(Deadline deadline);

@@ -198,7 +198,7 @@ TEST_P(UcxFlow, SizesOnBothSidesOfEachThresholdArriveWhole) {
   open(2);
   std::vector<std::int64_t> sizes;
   for (const std::int64_t edge :
-       {8, 64, 128, 4096, 8192, 1 << 16, 1 << 18, 480 << 10, 2 * (480 << 10), 1 << 20, 4 << 20}) {
+       {8, 64, 128, 4096, 8192, 1 << 16, 1 << 18, 508 << 10, 2 * (508 << 10), 1 << 20, 4 << 20}) {
     for (const std::int64_t away : {-65, -8, -1, 0, 1, 8, 65}) {
       if (edge + away >= 0) sizes.push_back(edge + away);
     }
