@@ -34,6 +34,7 @@ LaneLink Lane::link(std::uint64_t generation, std::uint64_t run, std::int64_t de
 
 LaneReport Lane::run(const RunStep& message) {
   LaneReport report;
+  report.began_ns = now_ns();
   report.lane = lane_;
   report.generation = message.generation;
   report.run = message.run;
@@ -58,6 +59,7 @@ LaneReport Lane::run(const RunStep& message) {
     report.in_flight = dispatch_->in_flight_peaks();
     if (report.end != RunEnd::done) dispatch_->clear();
   }
+  report.ended_ns = now_ns();
   return report;
 }
 

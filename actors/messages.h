@@ -57,7 +57,7 @@ struct RunStep {
   RunMode mode = RunMode::train;
   std::int64_t samples = 0;      ///< evaluate: how many of the held-out split
   std::int64_t deadline_ms = 0;  ///< a wait that is still going on this long after the message arrived ends the run
-  std::int64_t origin_ns = 0;    ///< the step's start on the hosts' steady clock: times of the report count from it
+  std::int64_t origin_ns = 0;    ///< the step's start on the sender's steady clock: times of the report count from it
   bool trace = false;
   template <class Visit>
   void fields(Visit&& visit) {
@@ -69,7 +69,8 @@ struct RunStep {
 /// gradients and can still finish the update.
 enum class RunEnd : std::uint8_t { done, failed, aborted };
 
-/// When an operator of the row ran; parallel to LanePlan::row. Nanoseconds from the step's origin.
+/// When an operator of the row ran; parallel to LanePlan::row. Nanoseconds from the step's origin, by the lane's clock
+/// until the scheduler actor has set it right.
 struct OpTime {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
@@ -94,11 +95,12 @@ struct LaneReport {
   double update_scale = 0;  ///< what gradients were multiplied with; 0: skipped
   std::map<std::string, double> loss_sums;
   std::vector<OpTime> times;
-  std::vector<double> in_flight;  ///< peak, by module; the LLM's in units of the lane's full share
+  std::vector<double> in_flight;            ///< peak, by module; the LLM's in units of the lane's full share
+  std::int64_t began_ns = 0, ended_ns = 0;  ///< of the run, on the lane's steady clock
   template <class Visit>
   void fields(Visit&& visit) {
     visit(lane, generation, run, end, cause, row_digest, prepared, updated, grad_norm, update_scale, loss_sums, times,
-          in_flight);
+          in_flight, began_ns, ended_ns);
   }
 };
 

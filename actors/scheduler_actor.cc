@@ -213,6 +213,7 @@ void SchedulerActor::send_rows() {
   message.deadline_ms = spec_->step_deadline.count();
   message.origin_ns = now_ns();
   work.reports.assign(executors_.size(), {});
+  clocks_.resize(executors_.size());
   expect_answers(executors_.size(), spec_->step_deadline + kDeadlineSlack);
   for (std::size_t lane = 0; lane < executors_.size(); ++lane) {
     if (installed_ != message.plan_digest) executors_[lane].call(&Executor::install, work.prepared->rows[lane]);
@@ -233,6 +234,14 @@ void SchedulerActor::send_rows() {
 void SchedulerActor::lane_done(std::size_t lane, LaneReport report) {
   const bool failed = report.end != RunEnd::done;
   const std::string cause = report.cause;
+  if (report.ended_ns != 0) {
+    PeerClock& clock = clocks_[lane];
+    clock.heard(work_->run->origin_ns, report.began_ns, report.ended_ns, now_ns());
+    for (OpTime& time : report.times) {
+      time.start_ns -= clock.ahead();
+      time.end_ns -= clock.ahead();
+    }
+  }
   work_->reports[lane] = std::move(report);
   const bool all = all_answered(lane);
   if (failed && phase_ == Phase::running) fail(cause);

@@ -13,6 +13,7 @@
 #include <nestor/actors/actor.h>
 #include <nestor/actors/executor.h>
 #include <nestor/actors/handle.h>
+#include <nestor/actors/peer_clock.h>
 #include <nestor/actors/step_phase.h>
 #include <nestor/actors/step_planner.h>
 #include <nestor/modules/train/counts.h>
@@ -88,6 +89,7 @@ class SchedulerActor final : public Actor {
   ScheduleOptions schedule_;
   std::unique_ptr<StepPlanner> planner_;
   std::vector<Handle<Executor>> executors_;
+  std::vector<PeerClock> clocks_;  ///< by lane
   std::vector<Placement> placements_;
   std::shared_ptr<const scheduler::Plan> last_plan_;
   std::uint64_t installed_ = 0;  ///< digest of the plan whose rows the lanes have; 0: none
