@@ -26,7 +26,7 @@ class MethodTable {
   }
   template <class Method>
   requires std::is_member_function_pointer_v<Method> MethodTable& method(std::string name, Method method) {
-    entries_.push_back({std::move(name), method, detail::make_incoming<T>(method)});
+    entries_.push_back({std::move(name), method, detail::make_incoming<T>(method), detail::make_transcoder(method)});
     return *this;
   }
   const std::string& type_name() const { return type_; }
@@ -39,6 +39,12 @@ class MethodTable {
   detail::MakeIncoming incoming(const std::string& name) const {
     for (const Entry& entry : entries_)
       if (entry.name == name) return entry.incoming;
+    return {};
+  }
+  /// How it is called by text; empty functions where it cannot be.
+  detail::Transcoder transcoder(const std::string& name) const {
+    for (const Entry& entry : entries_)
+      if (entry.name == name) return entry.transcoder;
     return {};
   }
   /// Empty for a method that is not listed.
@@ -56,6 +62,7 @@ class MethodTable {
     std::string name;
     std::any method;
     detail::MakeIncoming incoming;
+    detail::Transcoder transcoder;
   };
   std::string type_;
   std::vector<Entry> entries_;
@@ -89,6 +96,7 @@ std::string type_name() {
 template <class T>
 ActorType actor_type() {
   return {type_name<T>(), typeid(T), [](const std::string& method) { return method_table<T>().incoming(method); },
+          [](const std::string& method) { return method_table<T>().transcoder(method); },
           [] { return method_table<T>().names(); }};
 }
 

@@ -48,6 +48,7 @@ class Task {
 };
 
 struct Incoming;
+struct Transcoder;
 /// Makes the task of a call that came from another process (incoming.h).
 using MakeIncoming = std::function<std::shared_ptr<Task>(const std::shared_ptr<Cell>&, Incoming)>;
 
@@ -57,6 +58,7 @@ struct ActorType {
   std::type_index type;
   /// By the name of a listed method; empty where other processes cannot call it.
   MakeIncoming (*incoming)(const std::string& method);
+  Transcoder (*transcoder)(const std::string& method);
   std::vector<std::string> (*methods)();
 };
 

@@ -9,6 +9,7 @@
 
 #include <nestor/actors/codec.h>
 #include <nestor/actors/detail/call.h>
+#include <nestor/actors/detail/transcoder.h>
 
 namespace nestor::actors::detail {
 
@@ -93,6 +94,14 @@ MakeIncoming incoming_of(Method method) {
   } else {
     return {};
   }
+}
+template <class C, class R, class... P>
+Transcoder make_transcoder(R (C::*)(P...)) {
+  return transcoder_of<typename ResultOf<R>::Type, std::decay_t<P>...>();
+}
+template <class C, class R, class... P>
+Transcoder make_transcoder(R (C::*)(P...) const) {
+  return transcoder_of<typename ResultOf<R>::Type, std::decay_t<P>...>();
 }
 template <class T, class C, class R, class... P>
 MakeIncoming make_incoming(R (C::*method)(P...)) {

@@ -2,12 +2,13 @@
 #include <nestor/actors/registry.h>
 #include <nestor/actors/remote/node.h>
 #include <nestor/actors/runtime.h>
+#include <nestor/actors/text_call.h>
 #include <nestor/launch/cluster/actor_host.h>
 
 namespace nestor::launch {
 
 void ActorHost::describe(actors::MethodTable<ActorHost>& table) {
-  table.type("actor_host").method("spawn", &ActorHost::spawn);
+  table.type("actor_host").method("spawn", &ActorHost::spawn).method("call", &ActorHost::call);
 }
 
 void ActorHost::spawn(SpawnOrder order) {
@@ -24,6 +25,10 @@ void ActorHost::spawn(SpawnOrder order) {
       ->on_death([report = report_, name = order.spec.name, number = order.number](const std::string& cause) {
         report(name, number, cause);
       });
+}
+
+actors::Future<std::string> ActorHost::call(std::string actor, std::string method, std::string arguments) {
+  return actors::call_as_text(runtime(), actor, method, arguments);
 }
 
 }  // namespace nestor::launch

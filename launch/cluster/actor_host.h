@@ -5,6 +5,7 @@
 #include <string>
 
 #include <nestor/actors/actor.h>
+#include <nestor/actors/future.h>
 #include <nestor/actors/handle.h>
 #include <nestor/actors/method_table.h>
 #include <nestor/actors/remote/actor_types.h>
@@ -21,6 +22,8 @@ class ActorHost final : public actors::Actor {
 
   /// Throws Error naming the types there are, or what the constructor threw.
   void spawn(SpawnOrder order);
+  /// Calls a method of an actor here, arguments and result as JSON (actors/text_call.h).
+  actors::Future<std::string> call(std::string actor, std::string method, std::string arguments);
 
   static constexpr const char* kName = "nestor.host";
   static constexpr std::size_t kConstructors = 8;  ///< that may run at a time

@@ -1,4 +1,5 @@
 #include <nestor/actors/error.h>
+#include <nestor/launch/cluster/actor_host.h>
 #include <nestor/launch/cluster/client.h>
 #include <nestor/launch/cluster/cluster.h>
 #include <nestor/launch/cluster/placement_actor.h>
@@ -6,14 +7,15 @@
 namespace nestor {
 namespace {
 
-/// What the placement says of an actor, as the actor's own trouble.
+/// What the placement or its host says of an actor, as the actor's own trouble.
 template <class Result>
 Result answer(const std::string& actor, actors::Future<Result> future, std::chrono::nanoseconds limit) {
   try {
     return future.get_for(limit);
   } catch (const actors::CallFailed& error) {
     std::string what = error.what();
-    for (const std::string& prefix : {std::string(launch::PlacementActor::kName) + ".", actor + ": "})
+    for (const std::string& prefix :
+         {std::string(launch::PlacementActor::kName) + ".", std::string(launch::ActorHost::kName) + ".", actor + ": "})
       if (what.starts_with(prefix)) what.erase(0, what.find(": ") + 2);
     throw actors::Error(actor, what);
   }
@@ -70,6 +72,12 @@ launch::ActorAddress Cluster::locate(const std::string& name, std::chrono::nanos
 
 void Cluster::kill(const std::string& name, const std::string& cause) {
   answer(name, impl_->placement.call(&launch::PlacementActor::kill, name, cause), actors::kNoLimit);
+}
+
+std::string Cluster::call(const std::string& actor, const std::string& method, const std::string& arguments) {
+  const launch::ActorAddress address = locate(actor, std::chrono::seconds(30));
+  const auto host = node().attach<launch::ActorHost>(address.node, launch::ActorHost::kName);
+  return answer(actor, host.call(&launch::ActorHost::call, actor, method, arguments), actors::kNoLimit);
 }
 
 std::vector<launch::ActorRow> Cluster::actors() {

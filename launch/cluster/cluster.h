@@ -66,6 +66,9 @@ class Cluster {
   }
   /// Ends it for good; it is not restarted. Throws Error where it does not live.
   void kill(const std::string& name, const std::string& cause = "it was killed");
+  /// Calls a method that the actor lists, arguments as a JSON array, and waits for its result, as JSON: for programs
+  /// that do not have the actor's type (actors/text_call.h). Throws Error.
+  std::string call(const std::string& actor, const std::string& method, const std::string& arguments);
   /// As `nestor list actors` prints them, the cluster's own included.
   std::vector<launch::ActorRow> actors();
 

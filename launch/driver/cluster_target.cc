@@ -4,6 +4,7 @@
 
 #include <nestor/actors/error.h>
 #include <nestor/launch/attach.h>
+#include <nestor/launch/cluster/cluster.h>
 #include <nestor/launch/config.h>
 #include <nestor/launch/driver/cluster_target.h>
 #include <nestor/launch/driver/waiting.h>
@@ -79,6 +80,15 @@ std::vector<StepRow> ClusterTarget::history(std::int64_t after) {
     all.insert(all.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
     if (!more) return all;
   }
+}
+
+bool ClusterTarget::stop() {
+  client_.head().call(&HeadActor::stop_job).get();
+  return true;
+}
+
+std::string ClusterTarget::call(const std::string& actor, const std::string& method, const std::string& arguments) {
+  return Cluster(client_.runtime()).call(actor, method, arguments);
 }
 
 JobAnswer ClusterTarget::ask(const JobRequest& request) {

@@ -29,6 +29,8 @@ class ClusterTarget final : public DriverTarget {
   std::vector<HostRow> nodes() override;
   JobOutput news() override;
   std::vector<StepRow> history(std::int64_t after) override;
+  bool stop() override;
+  std::string call(const std::string& actor, const std::string& method, const std::string& arguments) override;
 
  protected:
   JobAnswer ask(const JobRequest& request) override;

@@ -95,10 +95,19 @@ void trace(const Words& words, DriverContext& context) {
   context.out << file.string() << '\n';
 }
 
+void stop(const Words&, DriverContext& context) {
+  if (context.target.stop()) {
+    context.out << "the job finishes its step, saves and ends\n";
+  } else {
+    context.left = true;
+  }
+}
+
 const std::array kJobCommands{
     DriverCommand{"step", "[N]", "Take N further steps (1), then pause", "step 10", Completes::nothing, 0, 1, step},
     DriverCommand{"run", "", "Run to the end; Ctrl-C pauses", "run", Completes::nothing, 0, 0, run},
     DriverCommand{"pause", "", "Pause after the step under way", "pause", Completes::nothing, 0, 0, pause},
+    DriverCommand{"stop", "", "End the job after the step under way, saved", "stop", Completes::nothing, 0, 0, stop},
     DriverCommand{"policy", "NAME", "Another schedule from the next step on", "policy nested", Completes::policies, 1,
                   1, policy},
     DriverCommand{"resize", "POOL N|LANES", "Members of a pool from the next step on: how many, or on which lanes",

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <nestor/launch/cluster/rows_text.h>
 #include <nestor/launch/commands/command.h>
@@ -83,6 +84,18 @@ void generate(const Words& words, DriverContext& context) {
   session.action();
 }
 
+/// Arguments that are no JSON are strings: call store get name.
+void call(const Words& words, DriverContext& context) {
+  auto arguments = nlohmann::json::array();
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    auto value = nlohmann::json::parse(words[i], nullptr, false);
+    arguments.push_back(value.is_discarded() ? nlohmann::json(words[i]) : std::move(value));
+  }
+  const auto text = arguments.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string result = context.target.call(words[0], words[1], text);
+  if (result != "null") context.out << result << '\n';  // a method that returns nothing
+}
+
 const std::array kViewCommands{
     DriverCommand{"status", "", "How the job is", "status", Completes::nothing, 0, 0, status},
     DriverCommand{"loss", "[NAME]", "The loss so far, or one of its parts, as a curve", "loss", Completes::nothing, 0,
@@ -91,6 +104,8 @@ const std::array kViewCommands{
     DriverCommand{"generate", "[ARGUMENTS]", "Draw and read with the model as it is now; as nestor generate",
                   "generate --draw \"edit find\" -o find.png", Completes::files, 0, 1000, generate},
     DriverCommand{"actors", "", "The processes and actors", "actors", Completes::nothing, 0, 0, actors},
+    DriverCommand{"call", "ACTOR METHOD [ARGUMENT...]", "Call a method of an actor of your own; arguments as JSON",
+                  "call counter add 5", Completes::actors, 2, 1000, call},
     DriverCommand{"nodes", "", "The hosts", "nodes", Completes::nothing, 0, 0, nodes},
     DriverCommand{"faults", "", "What died, when and why", "faults", Completes::nothing, 0, 0, faults},
 };

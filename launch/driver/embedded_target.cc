@@ -11,6 +11,7 @@
 #include <nestor/launch/driver/waiting.h>
 #include <nestor/launch/error.h>
 #include <nestor/launch/exit.h>
+#include <nestor/launch/files.h>
 #include <nestor/launch/training.h>
 
 namespace nestor::launch {
@@ -118,6 +119,15 @@ JobOutput EmbeddedTarget::news() {
   if (next_ < now.next) now = control_->output(next_).get();
   next_ = now.next;
   return now;
+}
+
+bool EmbeddedTarget::stop() {
+  return false;
+}
+
+std::string EmbeddedTarget::call(const std::string& actor, const std::string&, const std::string&) {
+  throw InputError("call " + one_line(actor, 60), "there are no actors of users' in one process",
+                   "--cluster NAME has them");
 }
 
 std::vector<StepRow> EmbeddedTarget::history(std::int64_t after) {

@@ -57,6 +57,10 @@ class DriverTarget {
   virtual scheduler::Timeline trace();
   /// Saves. Returns the checkpoint's folder, on the disk of the job's process.
   virtual std::filesystem::path checkpoint();
+  /// Ends a cluster's job: it finishes its step and saves. False for an embedded one, which ends with its driver.
+  virtual bool stop() = 0;
+  /// Calls a method of a user's actor: arguments as a JSON array, the result as JSON. Waits for it.
+  virtual std::string call(const std::string& actor, const std::string& method, const std::string& arguments) = 0;
 
  protected:
   /// The answer to a request, made between two steps.

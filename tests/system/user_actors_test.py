@@ -162,6 +162,27 @@ def owners(lab):
     assert lab.rows()["free"]["state"] == "ALIVE"
 
 
+def by_text(lab):
+    """`call` of an interactive driver, a program that knows no actor's type."""
+    user = lab.driver()
+    assert user("spawn", "a", 5, 0, 1, 1) == "ok"
+
+    def driver(script, code=0):
+        done = subprocess.run([PROGRAM, "driver", "--cluster", "lab"], cwd=lab.folder, env=lab.env, input=script, text=True,
+                              capture_output=True, timeout=120)
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done
+
+    out = driver("call a add 2\ncall a sum [[1,2],[3,4.5]]\ncall a ones 0\n").stdout.splitlines()
+    assert out[-3:] == ["7", "10.5", "[]"], out
+    for line, parts in [("call a nothing", ["has no method 'nothing'", "it has add, sum"]), ("call nobody add 1", ["there are: a"]),
+                        ("call a add one", ["a.add", "a string, not an integer"]), ("call a add", ["takes 1 arguments, 0 are given"]),
+                        ("call a relay 1 2", ["cannot be written as text"]), ("call a", ["call counter add 5"])]:
+        expect(driver(line + "\n", code=2 if line == "call a" else 1).stderr, *parts)
+    assert user("add", "a", 1) == "8", "refused calls have changed nothing"
+    user.leave()
+
+
 def in_lab(case):
     """The case on a cluster, which goes down after it with all its processes."""
     @functools.wraps(case)
@@ -181,4 +202,4 @@ def in_lab(case):
     return run
 
 
-run_cases([in_lab(case) for case in (calls, owners, deaths)])
+run_cases([in_lab(case) for case in (calls, by_text, owners, deaths)])
