@@ -84,7 +84,8 @@ std::string agent_end(ClusterFile::Launch launch, const ClusterFile::Host& host,
   return cause;
 }
 
-std::string slurm_script(const ClusterFile& cluster, const std::string& binary, const std::string& file) {
+std::string slurm_script(const ClusterFile& cluster, const std::string& binary, const std::string& file,
+                         const std::map<std::string, std::string>& settings) {
   std::string nodes;
   std::int32_t most = 1;
   for (const auto& host : cluster.hosts) {
@@ -99,6 +100,7 @@ std::string slurm_script(const ClusterFile& cluster, const std::string& binary, 
   script += "#SBATCH --cpus-per-task=" + std::to_string(most) + "\n";
   script += "#SBATCH --signal=B:TERM@60\n";  // a minute before the time is up: finish the step, save, stop
   script += "#SBATCH --output=" + cluster.name + "-%j.log\n";
+  for (const auto& [variable, value] : settings) script += "export " + variable + "=" + shell_word(value) + "\n";
   script += "exec " + shell_word(binary) + " up --foreground " + shell_word(file) + "\n";
   return script;
 }

@@ -28,8 +28,10 @@ std::vector<std::string> agent_environment(ClusterFile::Launch launch, const Clu
 std::string agent_end(ClusterFile::Launch launch, const ClusterFile::Host& host, const std::string& binary,
                       const std::string& cause);
 
-/// The batch script of a cluster: `sbatch` it, and the cluster lives as long as the job. `file` is the cluster file.
-std::string slurm_script(const ClusterFile& cluster, const std::string& binary, const std::string& file);
+/// The batch script of a cluster: `sbatch` it, and the cluster lives as long as the job. `file` is the cluster file,
+/// `settings` are variables for it.
+std::string slurm_script(const ClusterFile& cluster, const std::string& binary, const std::string& file,
+                         const std::map<std::string, std::string>& settings = {});
 
 /// `text` as one word of a POSIX shell's command line.
 std::string shell_word(std::string_view text);

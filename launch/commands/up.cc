@@ -1,6 +1,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,6 +35,7 @@ using namespace std::chrono_literals;
 struct UpOptions {
   std::string file, name;
   bool foreground = false, slurm = false;
+  std::map<std::string, std::string> settings;  ///< by variable; empty: not given
 };
 
 std::string last_lines(const std::filesystem::path& log) {
@@ -51,10 +53,12 @@ std::string last_lines(const std::filesystem::path& log) {
 /// The head's process while `up` waits for it.
 class HeadProcess {
  public:
-  HeadProcess(const ClusterFolder& folder, bool foreground) : folder_(folder) {
+  HeadProcess(const ClusterFolder& folder, bool foreground, const std::map<std::string, std::string>& settings)
+      : folder_(folder) {
     ChildProcess::Options options;
     options.arguments = {program_file(), "node", "head", folder.name()};
     options.log = folder.log("head");
+    for (const auto& [variable, value] : settings) options.environment.push_back(variable + "=" + value);
     options.dies_with_parent = foreground;
     options.end_limit = 60s;
     process_ = std::make_unique<ChildProcess>(std::move(options), [this](const std::string& cause) {
@@ -85,16 +89,17 @@ class HeadProcess {
   std::unique_ptr<ChildProcess> process_;
 };
 
-int up(const UpOptions& options) {
+int up(UpOptions options) {
   const pid_t parent = ::getppid();
+  std::erase_if(options.settings, [](const auto& setting) { return setting.second.empty(); });
   const std::string text = read_text(options.file, 1 << 20);
   ClusterFile file = read_cluster_file(text, options.file);
   if (!options.name.empty()) file.name = options.name;
+  static_cast<void>(ClusterSettings::from_environment(options.settings));  // a bad one is said here, not in a log
   if (options.slurm) {
-    std::cout << slurm_script(file, program_file(), std::filesystem::absolute(options.file).string());
+    std::cout << slurm_script(file, program_file(), std::filesystem::absolute(options.file).string(), options.settings);
     return 0;
   }
-  static_cast<void>(ClusterSettings::from_environment());  // a bad one is said here, not in a log
   const std::string starter = agent_command(file.launch, file.hosts.front(), program_file(), {}).front();
   if (find_program(starter).empty())
     throw InputError(options.file + ":launch", "no folder of PATH has " + starter, "it starts the hosts' agents");
@@ -125,7 +130,7 @@ int up(const UpOptions& options) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // a lost parent takes the cluster down
     if (::getppid() != parent) ::raise(SIGTERM);
   }
-  HeadProcess head(folder, options.foreground);
+  HeadProcess head(folder, options.foreground, options.settings);
   head.wait_listening();
   try {
     ClusterClient client(file.name);
@@ -206,7 +211,16 @@ void add_up(CLI::App& program, Session& session) {
     command->add_option("--name", options->name, "Another name than the file's");
     command->add_flag("--foreground", options->foreground, "Stay, and take it down on Ctrl-C or with the parent");
     command->add_flag("--slurm", options->slurm, "Print a job script for sbatch instead");
-    command->footer("Example:\n  nestor up examples/clusters/two_lanes.yaml");
+    for (const ClusterSettings::Name& setting : ClusterSettings::names()) {
+      const std::string standard = setting.standard.empty() ? "" : ", " + setting.standard;
+      command
+          ->add_option(setting.option, options->settings[setting.variable],
+                       setting.meaning + " (" + setting.variable + standard + ")")
+          ->group("Limits, also read from the environment");
+    }
+    command->footer(
+        "Examples:\n  nestor up examples/clusters/two_lanes.yaml\n"
+        "  nestor up lab.yaml --silence-ms 5000 --transports tcp,self --net-devices eth1 --port-range 47000-47100");
     command->callback([options, &session] { session.action = [options] { return up(*options); }; });
   }
   {
