@@ -11,6 +11,7 @@
 
 #include <nestor/modules/batch.h>
 #include <nestor/modules/model.h>
+#include <nestor/modules/train/checkpoint.h>
 #include <nestor/modules/train/optimizer.h>
 #include <nestor/scheduler/plan.h>
 #include <nestor/scheduler/timeline.h>
@@ -97,6 +98,16 @@ class LaneSource {
   virtual std::vector<Handle<Executor>> lanes(std::int32_t count) = 0;
   /// The first generation that the job may use: above all that its lanes' channels have seen.
   virtual std::uint64_t first_generation() const { return 1; }
+
+  // Lanes may be on hosts with disks of their own. In the job's thread; throw Error.
+
+  /// Lane `lane` has written `file` into FOLDER.partial on its host: makes it be there on this one.
+  virtual void collect(std::int32_t /*lane*/, const std::filesystem::path& /*folder*/,
+                       const modules::CheckpointFile& /*file*/) {}
+  /// The checkpoint `folder` has become whole on this host: keeps a copy on another disk, if lanes have such.
+  virtual void mirror(const std::filesystem::path& /*folder*/) {}
+  /// Makes the checkpoint `folder` of this host be there on all lanes' hosts, before they read it.
+  virtual void provide(const std::filesystem::path& /*folder*/) {}
 };
 
 /// A job on executors of `runtime`, a lane each. Embedded. The runtime must outlive it.

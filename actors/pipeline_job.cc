@@ -128,13 +128,19 @@ class PipelineJob final : public Job {
     modules::CheckpointInfo info;
     info.step = steps_done();
     info.seed = spec_->seed;
-    for (auto& file : get_all(call_each(lanes, &Executor::save, folder)))
-      if (!file.name.empty()) info.files.push_back(std::move(file));
+    const auto files = get_all(call_each(lanes, &Executor::save, folder));
+    for (std::size_t lane = 0; lane < files.size(); ++lane) {
+      if (files[lane].name.empty()) continue;
+      lanes_->collect(static_cast<std::int32_t>(lane), folder, files[lane]);
+      info.files.push_back(files[lane]);
+    }
     writer.finish(info);
+    lanes_->mirror(folder);
   }
   void load(const std::filesystem::path& folder) override {
     const auto lanes = scheduler_.call(&SchedulerActor::lanes).get();
     const auto info = modules::read_checkpoint_info(folder);
+    lanes_->provide(folder);
     get_all(call_each(lanes, &Executor::read, folder));
     get_all(call_each(lanes, &Executor::adopt, info.step));
     scheduler_.call(&SchedulerActor::set_steps_done, info.step).get();
@@ -175,9 +181,9 @@ class PipelineJob final : public Job {
   void spawn(Runtime& runtime, const std::shared_ptr<LaneSource>& elsewhere) {
     for (int number = 1;; ++number) {
       const std::string prefix = number == 1 ? "" : "job" + std::to_string(number) + "/";
-      auto lanes = elsewhere ? elsewhere : std::make_shared<EmbeddedLanes>(runtime, spec_, prefix);
+      lanes_ = elsewhere ? elsewhere : std::make_shared<EmbeddedLanes>(runtime, spec_, prefix);
       try {
-        scheduler_ = runtime.spawn<SchedulerActor>(prefix + "scheduler", spec_, std::move(lanes));
+        scheduler_ = runtime.spawn<SchedulerActor>(prefix + "scheduler", spec_, lanes_);
         return;
       } catch (const CallFailed&) {
         throw;
@@ -206,6 +212,7 @@ class PipelineJob final : public Job {
 
   const std::shared_ptr<const JobSpec> spec_;
   ScheduleOptions schedule_;
+  std::shared_ptr<LaneSource> lanes_;  ///< the scheduler actor's
   Handle<SchedulerActor> scheduler_;
 };
 

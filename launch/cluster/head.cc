@@ -66,11 +66,8 @@ Future<std::vector<ActorRow>> HeadActor::actors() const {
     rows.push_back({agent_node(host), "agent", agent.state, plan_.hosts[host].host, agent.pid, -1, 0, agent.restarts,
                     agent.death_cause});
   }
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    const LaneState& state = lanes_[lane];
-    rows.push_back({lane_node(static_cast<std::int32_t>(lane)), "worker", state.state, plan_.hosts[state.host].host,
-                    state.pid, static_cast<std::int32_t>(lane), state.generation, state.restarts, state.death_cause});
-  }
+  const auto lanes = workers();
+  rows.insert(rows.end(), lanes.begin(), lanes.end());
   auto promise = std::make_shared<Promise<std::vector<ActorRow>>>();
   auto users = std::make_shared<Future<std::vector<ActorRow>>>(
       node_->attach<PlacementActor>("head", PlacementActor::kName).call(&PlacementActor::actors));
@@ -86,6 +83,16 @@ Future<std::vector<ActorRow>> HeadActor::actors() const {
   return promise->future();
 }
 
+std::vector<ActorRow> HeadActor::workers() const {
+  std::vector<ActorRow> rows;
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    const LaneState& state = lanes_[lane];
+    rows.push_back({lane_node(static_cast<std::int32_t>(lane)), "worker", state.state, plan_.hosts[state.host].host,
+                    state.pid, static_cast<std::int32_t>(lane), state.generation, state.restarts, state.death_cause});
+  }
+  return rows;
+}
+
 std::vector<HostRow> HeadActor::nodes() const {
   std::vector<HostRow> rows;
   for (std::size_t host = 0; host < agents_.size(); ++host)
@@ -96,10 +103,11 @@ std::vector<HostRow> HeadActor::nodes() const {
 
 std::vector<PoolRow> HeadActor::pools() const {
   std::vector<PoolRow> rows;
-  if (!job_) return rows;
-  const JobRow job = job_->row();
+  const JobControl* shown = shown_job();
+  if (shown == nullptr) return rows;
+  const JobRow job = shown->row();
   for (const auto& [name, lanes] : job.pools)
-    rows.push_back({name, job_->ended() ? "LEFT" : "ALIVE", lanes, job.generation});
+    rows.push_back({name, shown->ended() ? "LEFT" : "ALIVE", lanes, job.generation});
   return rows;
 }
 
@@ -113,8 +121,8 @@ ClusterRow HeadActor::status() const {
   row.alive = static_cast<std::int32_t>(
       std::count_if(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return lane.state == "ALIVE"; }));
   row.refused = node_->counters().refused;
-  if (job_) {
-    row.job = job_->row();
+  if (const JobControl* shown = shown_job()) {
+    row.job = shown->row();
   } else {
     row.job.state = "none";
   }
@@ -130,7 +138,19 @@ Future<void> HeadActor::whole() {
   return future;
 }
 
+Future<std::vector<ActorRow>> HeadActor::settled() {
+  auto promise = std::make_shared<Promise<std::vector<ActorRow>>>();
+  auto future = promise->future();
+  waiting_settled_.push_back(std::move(promise));
+  tell_whole();
+  return future;
+}
+
+/// Those who wait for the workers.
 void HeadActor::tell_whole() {
+  if (std::all_of(lanes_.begin(), lanes_.end(),
+                  [](const LaneState& lane) { return lane.state == "ALIVE" || lane.state == "DEAD"; }))
+    for (auto& promise : std::exchange(waiting_settled_, {})) promise->set_value(workers());
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
     if (lanes_[lane].state == "DEAD") {
       for (auto& promise : std::exchange(waiting_whole_, {}))
@@ -149,6 +169,7 @@ void HeadActor::train(TrainRequest request) {
   if (job_ && !job_->ended())
     throw Error(name(), "trains already: " + job_->row().dir,
                 "wait for it, steer it with nestor driver, or stop it with Ctrl-C in its client");
+  if (shown_job() == job_.get()) last_job_ = job_;
   job_ = std::make_shared<JobControl>(request.paused ? JobControl::Start::paused : JobControl::Start::free);
   Trainer::Place place{node_, self(this), build_, static_cast<std::int32_t>(lanes_.size()), plan_.settings};
   const auto trainer =
@@ -167,6 +188,11 @@ void HeadActor::stop_job() {
 JobControl& HeadActor::job() const {
   if (!job_) throw Error(name(), "trains nothing", "nestor driver CONFIG --cluster, or nestor train");
   return *job_;
+}
+
+const JobControl* HeadActor::shown_job() const {
+  if (job_ && last_job_ && job_->ended() && !job_->began()) return last_job_.get();
+  return job_.get();
 }
 
 JobControl& HeadActor::living_job() const {
@@ -195,7 +221,8 @@ JobOutput HeadActor::look() const {
 }
 
 std::vector<StepRow> HeadActor::history(std::int64_t after) const {
-  return job_ ? job_->history(after) : std::vector<StepRow>();
+  const JobControl* shown = shown_job();
+  return shown ? shown->history(after) : std::vector<StepRow>();
 }
 
 Future<std::vector<Fault>> HeadActor::faults_after(std::size_t known) {

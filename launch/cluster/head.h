@@ -52,6 +52,10 @@ class HeadActor final : public actors::Actor {
   ClusterRow status() const;
   /// Completes when every lane is ALIVE; fails with the cause when one is DEAD.
   actors::Future<void> whole();
+  /// The workers, once each of them is ALIVE or DEAD.
+  actors::Future<std::vector<ActorRow>> settled();
+  /// The workers as they are.
+  std::vector<ActorRow> workers() const;
   /// Starts a training. Fails where one is running.
   void train(TrainRequest request);
   actors::Future<JobOutput> output(std::uint64_t next);
@@ -97,8 +101,9 @@ class HeadActor final : public actors::Actor {
     actors::Handle<Agent> agent;
   };
 
-  JobControl& job() const;         ///< Throws where there has been none.
-  JobControl& living_job() const;  ///< Throws where there is none, or it has ended.
+  JobControl& job() const;              ///< Throws where there has been none.
+  const JobControl* shown_job() const;  ///< The last one that began; null where there has been none.
+  JobControl& living_job() const;       ///< Throws where there is none, or it has ended.
   ProcessWatch<HeadActor> watch(std::int32_t lane);
   void note_fault(const std::string& actor, std::size_t host, std::int64_t pid, const std::string& cause);
   void start_agent(std::size_t host);
@@ -117,6 +122,7 @@ class HeadActor final : public actors::Actor {
   std::vector<AgentState> agents_;
   std::vector<Fault> faults_;
   std::vector<std::shared_ptr<actors::Promise<void>>> waiting_whole_;
+  std::vector<std::shared_ptr<actors::Promise<std::vector<ActorRow>>>> waiting_settled_;
   struct FaultWaiter {
     std::size_t known;
     std::shared_ptr<actors::Promise<std::vector<Fault>>> promise;
@@ -124,6 +130,7 @@ class HeadActor final : public actors::Actor {
   std::vector<FaultWaiter> waiting_faults_;
   std::uint64_t incarnations_ = 0;
   std::shared_ptr<JobControl> job_;
+  std::shared_ptr<JobControl> last_job_;  ///< the one before, which is shown where job_ was refused before it began
   std::int32_t jobs_ = 0;
   bool leaving_ = false;  ///< `down` was called
   bool ending_ = false;   ///< ... and the job is over

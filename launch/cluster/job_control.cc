@@ -267,6 +267,11 @@ void JobControl::end(int exit_code, const std::string& error) {
     asked.done->set_value(JobAnswer{"", failed, "job: has ended" + (error.empty() ? "" : ": " + error)});
 }
 
+bool JobControl::began() const {
+  std::lock_guard lock(mutex_);
+  return stands_;
+}
+
 bool JobControl::ended() const {
   std::lock_guard lock(mutex_);
   return ended_;

@@ -59,6 +59,7 @@ class JobControl final : public StopSource {
   /// The training has ended; whoever waits hears it.
   void end(int exit_code, const std::string& error);
   bool ended() const;
+  bool began() const;  ///< it has come before its first step: what was asked for could be done
 
  private:
   struct Asked {

@@ -1,11 +1,13 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <future>
 #include <map>
 #include <mutex>
 #include <optional>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include <nestor/launch/cluster/cluster_folder.h>
 #include <nestor/launch/cluster/fork_server.h>
 #include <nestor/launch/cluster/head.h>
+#include <nestor/launch/cluster/host_files.h>
 #include <nestor/launch/cluster/introduction.h>
 #include <nestor/launch/cluster/placement_actor.h>
 #include <nestor/launch/cluster/processes.h>
@@ -50,7 +53,8 @@ class Leave {
 
 template <class... T>
 void log(const std::string& who, fmt::format_string<T...> text, T&&... values) {
-  fmt::print(stderr, "[{}] {}\n", who, fmt::format(text, std::forward<T>(values)...));
+  fmt::print(stderr, "{:%F %T} [{}] {}\n", fmt::localtime(std::time(nullptr)), who,
+             fmt::format(text, std::forward<T>(values)...));
 }
 
 /// Who may connect: public keys and their owners.
@@ -343,6 +347,7 @@ int run_worker(const std::string& text, const ModelBuilder& build) {
   interrupts.on_first([&leave] { leave(0); });
   actors::Runtime runtime;
   NodeInfo self{me, "worker", introduction.host, ::getpid(), introduction.lane, introduction.generation};
+  runtime.spawn<HostFiles>("files");
   runtime.spawn<Worker>("worker", introduction.lane, settings.ucx(introduction.secret), build);
   Node node(runtime, self, introduction.member(), leaving_with_head(me, leave), settings.link());
   node.wait_joined(settings.head_limit);

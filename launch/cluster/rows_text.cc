@@ -34,6 +34,7 @@ std::string job_text(const JobRow& job) {
 std::string faults_text(const std::vector<Fault>& faults, std::size_t most) {
   std::string text = fmt::format("{} {} so far\n", faults.size(), faults.size() == 1 ? "fault" : "faults");
   const std::size_t shown = std::min(faults.size(), most);
+  if (shown < faults.size()) text += fmt::format("  ... {} earlier; --format json has all\n", faults.size() - shown);
   for (auto fault = faults.end() - static_cast<std::ptrdiff_t>(shown); fault != faults.end(); ++fault)
     text += fmt::format("  after step {}: {} on {} (pid {}): {}\n", fault->step, fault->actor, fault->host, fault->pid,
                         fault->cause);

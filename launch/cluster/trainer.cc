@@ -1,118 +1,26 @@
-#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <filesystem>
-#include <random>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <nestor/actors/error.h>
-#include <nestor/actors/executor.h>
 #include <nestor/actors/runtime.h>
+#include <nestor/launch/cluster/cluster_lanes.h>
 #include <nestor/launch/cluster/controlled_host.h>
+#include <nestor/launch/cluster/fit.h>
 #include <nestor/launch/cluster/head.h>
 #include <nestor/launch/cluster/trainer.h>
-#include <nestor/launch/cluster/worker.h>
 #include <nestor/launch/config.h>
 #include <nestor/launch/exit.h>
-#include <nestor/launch/files.h>
 #include <nestor/launch/training.h>
 
 namespace nestor::launch {
 namespace {
 
 using actors::Error;
-using actors::Executor;
-using actors::Future;
-using actors::Handle;
-
-/// The lanes of a cluster: an executor in each worker process, opened for this job and connected to each other.
-class ClusterLanes final : public actors::LaneSource {
- public:
-  ClusterLanes(actors::remote::Node& node, const Opening& opening) : incarnation_(opening.incarnation) {
-    std::vector<Handle<Worker>> workers;
-    std::vector<Future<std::string>> opened;
-    for (std::int32_t lane = 0; lane < opening.lanes; ++lane) {
-      workers.push_back(node.attach<Worker>(HeadActor::lane_node(lane), "worker"));
-      opened.push_back(workers.back().call(&Worker::open, opening));
-    }
-    std::map<std::int32_t, std::string> addresses;
-    std::exception_ptr first;
-    for (std::size_t lane = 0; lane < opened.size(); ++lane) {
-      try {
-        addresses[static_cast<std::int32_t>(lane)] = opened[lane].get();
-      } catch (...) {
-        if (!first) first = std::current_exception();
-      }
-    }
-    if (first) std::rethrow_exception(first);
-    std::vector<Future<void>> connected;
-    for (const Handle<Worker>& worker : workers) connected.push_back(worker.call(&Worker::connect, addresses));
-    for (Future<void>& future : connected) future.get();
-    for (std::int32_t lane = 0; lane < opening.lanes; ++lane)
-      executors_.push_back(
-          node.find<Executor>(HeadActor::lane_node(lane), Worker::executor_name(lane, opening.incarnation)));
-    transports_ = workers.front().call(&Worker::transports).get();
-  }
-
-  std::vector<Handle<Executor>> lanes(std::int32_t count) override {
-    if (count > static_cast<std::int32_t>(executors_.size()))
-      throw Error("job", fmt::format("asks for {} lanes, the cluster has {}", count, executors_.size()),
-                  "fewer stages or other lanes for its pools");
-    return {executors_.begin(), executors_.begin() + count};
-  }
-  /// Channels are new for every opening, yet a message of an older job may still be on its way to a host.
-  std::uint64_t first_generation() const override { return incarnation_ << 32; }
-  const std::string& transports() const { return transports_; }
-
- private:
-  const std::uint64_t incarnation_;
-  std::vector<Handle<Executor>> executors_;
-  std::string transports_;
-};
-
-/// Proof that all lanes see one disk where the run folder is to be: the head writes a file that every lane reads, and
-/// reads one from each. Beside the run folder, which is made only once all else is well.
-class DiskProbe {
- public:
-  explicit DiskProbe(const std::filesystem::path& run) {
-    auto folder = run.parent_path();
-    while (!std::filesystem::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
-    std::random_device random;
-    text_ = fmt::format("{:08x}{:08x}", random(), random());
-    file_ = folder / (".nestor-probe-" + text_);
-    write_aside(file_, text_);
-  }
-  ~DiskProbe() {
-    std::error_code error;
-    std::filesystem::remove(file_, error);
-    for (std::int32_t lane = 0; lane < lanes_; ++lane)
-      std::filesystem::remove(Worker::probe_answer(file_.string(), lane), error);
-  }
-  DiskProbe(const DiskProbe&) = delete;
-  DiskProbe& operator=(const DiskProbe&) = delete;
-
-  void ask(Opening& opening) {
-    opening.probe = file_.string();
-    opening.probe_text = text_;
-    lanes_ = opening.lanes;
-  }
-  /// Throws Error naming a lane that wrote elsewhere.
-  void check() const {
-    for (std::int32_t lane = 0; lane < lanes_; ++lane) {
-      const std::string answer = Worker::probe_answer(file_.string(), lane);
-      if (!std::filesystem::exists(answer) || read_text(answer, 1 << 10) != text_)
-        throw Error(HeadActor::lane_node(lane), "writes to another disk than the head at " + answer,
-                    "run.dir must be on a disk that all hosts share");
-    }
-  }
-
- private:
-  std::filesystem::path file_;
-  std::string text_;
-  std::int32_t lanes_ = 0;
-};
 
 class ClusterHost final : public ControlledHost {
  public:
@@ -128,28 +36,34 @@ class ClusterHost final : public ControlledHost {
     if (spec.schedule.policy == "serial")
       throw Error("job", "policy serial runs in one process alone", "train without --cluster");
     faults_known_ = place_.head.call(&HeadActor::fault_count).get();  // before: one that comes now is new
-    auto whole = place_.head.call(&HeadActor::whole);
-    if (!whole.wait_for(place_.settings.mend_limit)) throw Error("job", "the cluster's lanes are not all alive");
-    whole.get();
+    if (workers_.empty()) {  // the first time: on what was asked for
+      const std::int32_t needs = lanes_of(spec.schedule);
+      if (needs > place_.lanes)
+        throw Error("job", fmt::format("asks for {} lanes, the cluster has {}", needs, place_.lanes),
+                    "fewer stages or other lanes for its pools");
+      std::string missing;
+      if (!find_workers(needs, &missing)) throw Error("job", missing);
+    }
     Opening opening;
+    opening.workers = std::exchange(workers_, {});
     opening.incarnation = place_.head.call(&HeadActor::next_incarnation).get();
     opening.config = request_.config;
     opening.source = request_.source;
-    opening.lanes = place_.lanes;
     const auto vocabulary = config_.run.dir / "vocabulary.json";
     if (request_.how == static_cast<std::uint8_t>(RunFolder::Open::resume) && std::filesystem::exists(vocabulary))
       opening.vocabulary = vocabulary.string();
-    DiskProbe disk(config_.run.dir);
-    disk.ask(opening);
-    auto lanes = std::make_shared<ClusterLanes>(*place_.node, opening);
-    disk.check();
-    say(fmt::format("{} lanes; tensors travel by {}", place_.lanes, lanes->transports()));
-    const std::uint64_t generation = opening.incarnation;
+    const auto lanes = std::make_shared<ClusterLanes>(*place_.node, opening, config_.run.dir);
+    say(fmt::format("{} lanes; tensors travel by {}", opening.workers.size(), lanes->transports()));
+    for (const std::int32_t worker : lanes->apart())
+      say(fmt::format("{} has a disk of its own: checkpoints are copied to it and from it",
+                      HeadActor::lane_node(worker)));
+    actors::JobSpec fitting = spec;
+    fitting.schedule = fit(spec.schedule, static_cast<std::int32_t>(opening.workers.size()));
     control().show([&](JobRow& row) {
-      row.generation = generation;
+      row.generation = opening.incarnation;
       row.policy = spec.schedule.policy;
     });
-    return actors::make_pipeline_job(runtime_, spec, std::move(lanes));
+    return actors::make_pipeline_job(runtime_, std::move(fitting), lanes);
   }
 
   /// Mends what a dead process broke; anything else would fail again.
@@ -166,28 +80,52 @@ class ClusterHost final : public ControlledHost {
     }
     say(fmt::format("the step was aborted ({}); waiting for the lanes", error.what()));
     control().show([](JobRow& row) { row.state = "recovering"; });
-    auto whole = place_.head.call(&HeadActor::whole);
-    if (whole.wait_for(place_.settings.mend_limit)) {
-      try {
-        whole.get();
-        return true;
-      } catch (const Error& dead) {
-        say(dead.what());
-        return false;
-      }
-    }
-    say("not all lanes came back");
+    std::string missing;
+    if (find_workers(config_.schedule.stages, &missing)) return true;
+    say(missing);
     return false;
   }
 
  private:
+  /// Waits for all workers; where one does not come back, those that are alive do, if they are enough for `lanes`.
+  /// Else false, and what is missing.
+  bool find_workers(std::int32_t lanes, std::string* missing) {
+    auto settled = place_.head.call(&HeadActor::settled);
+    const auto end = std::chrono::steady_clock::now() + place_.settings.mend_limit;
+    while (!settled.wait_for(kLook) && std::chrono::steady_clock::now() < end && control().count() < 2) {
+    }
+    const auto rows = settled.ready() ? settled.get() : place_.head.call(&HeadActor::workers).get();
+    std::vector<std::string> alive, gone;
+    workers_.clear();
+    for (const ActorRow& row : rows) {
+      if (row.state == "ALIVE") {
+        workers_.push_back(row.lane);
+        alive.push_back(row.name);
+      } else {
+        gone.push_back(fmt::format("{} does not come up: {}", row.name, row.death_cause));
+      }
+    }
+    if (static_cast<std::int32_t>(alive.size()) < lanes) {
+      *missing = fmt::format("{}; {} of the {} lanes that the job needs {} alive", fmt::join(gone, "; "), alive.size(),
+                             lanes, alive.size() == 1 ? "is" : "are");
+      workers_.clear();
+      return false;
+    }
+    if (!gone.empty())
+      say(fmt::format("{}; going on without: the job's lanes 0 to {} are now {}", fmt::join(gone, "; "),
+                      alive.size() - 1, fmt::join(alive, ", ")));
+    return true;
+  }
+
   const Trainer::Place& place_;
   actors::Runtime& runtime_;
   const TrainRequest& request_;
   const TrainConfig& config_;
   /// Failures in a row without a fault that explains them: a race of ends and new beginnings, or a model that fails.
   static constexpr int kUnexplained = 2;
+  static constexpr std::chrono::milliseconds kLook{100};  ///< between looks whether somebody has lost patience
   std::size_t faults_known_ = 0;
+  std::vector<std::int32_t> workers_;  ///< found to be alive, for the next job
   int unexplained_ = 0;
 };
 

@@ -1,19 +1,18 @@
+#include <algorithm>
 #include <chrono>
 
 #include <nestor/actors/error.h>
 #include <nestor/actors/runtime.h>
 #include <nestor/launch/cluster/worker.h>
 #include <nestor/launch/config.h>
-#include <nestor/launch/error.h>
-#include <nestor/launch/files.h>
 #include <nestor/launch/training_set.h>
 
 namespace nestor::launch {
 
 using namespace std::chrono_literals;
 
-Worker::Worker(std::int32_t lane, comm::UcxOptions transport, ModelBuilder build)
-    : lane_(lane), transport_(std::move(transport)), build_(std::move(build)) {}
+Worker::Worker(std::int32_t number, comm::UcxOptions transport, ModelBuilder build)
+    : number_(number), transport_(std::move(transport)), build_(std::move(build)) {}
 
 void Worker::describe(actors::MethodTable<Worker>& table) {
   table.type("worker")
@@ -24,8 +23,8 @@ void Worker::describe(actors::MethodTable<Worker>& table) {
       .method("transports", &Worker::transports);
 }
 
-std::string Worker::executor_name(std::int32_t lane, std::uint64_t incarnation) {
-  return "executor" + std::to_string(lane) + "." + std::to_string(incarnation);
+std::string Worker::executor_name(std::int32_t worker, std::uint64_t incarnation) {
+  return "executor" + std::to_string(worker) + "." + std::to_string(incarnation);
 }
 
 void Worker::end_executor(const std::string& why) {
@@ -38,18 +37,10 @@ void Worker::end_executor(const std::string& why) {
 
 std::string Worker::open(Opening opening) {
   end_executor("another job takes its lane");
-  if (!opening.probe.empty()) {
-    std::string seen;
-    try {
-      seen = read_text(opening.probe, 1 << 10);
-    } catch (const InputError&) {
-      // Not there.
-    }
-    if (seen != opening.probe_text)
-      throw actors::Error("lane" + std::to_string(lane_), "does not see the head's disk at " + opening.probe,
-                          "run.dir must be on a disk that all hosts share");
-    write_aside(probe_answer(opening.probe, lane_), opening.probe_text);
-  }
+  const auto mine = std::find(opening.workers.begin(), opening.workers.end(), number_);
+  if (mine == opening.workers.end()) throw actors::Error(name(), "is no lane of this job");
+  workers_ = opening.workers;
+  lane_ = static_cast<std::int32_t>(mine - opening.workers.begin());
   const std::string made_from = opening.config + '\n' + opening.vocabulary;
   if (!spec_ || config_read_ != made_from) {
     const TrainConfig config = read_config(opening.config, opening.source, {});
@@ -59,8 +50,8 @@ std::string Worker::open(Opening opening) {
                                                                     config.run.step_deadline});
     config_read_ = made_from;
   }
-  channel_ = comm::open_ucx_channel(lane_, opening.lanes, transport_);
-  executor_ = runtime().spawn<actors::Executor>(executor_name(lane_, opening.incarnation), lane_, spec_,
+  channel_ = comm::open_ucx_channel(lane_, static_cast<std::int32_t>(workers_.size()), transport_);
+  executor_ = runtime().spawn<actors::Executor>(executor_name(number_, opening.incarnation), lane_, spec_,
                                                 std::shared_ptr<comm::Channel>(channel_));
   return channel_->address();
 }
@@ -71,8 +62,10 @@ void Worker::connect(std::map<std::int32_t, std::string> addresses) {
     if (lane != lane_) channel_->set_peer(lane, address);
 }
 
-void Worker::drop_peer(std::int32_t lane, std::string cause) {
-  if (channel_ && lane != lane_) channel_->drop_peer(lane, cause);
+void Worker::drop_peer(std::int32_t worker, std::string cause) {
+  const auto peer = std::find(workers_.begin(), workers_.end(), worker);
+  if (channel_ && worker != number_ && peer != workers_.end())
+    channel_->drop_peer(static_cast<std::int32_t>(peer - workers_.begin()), cause);
 }
 
 void Worker::close() {

@@ -63,6 +63,9 @@ CheckpointWriter CheckpointWriter::join(fs::path folder) {
   CheckpointWriter writer;
   writer.folder_ = std::move(folder);
   writer.partial_ = writer.folder_.string() + ".partial";
+  std::error_code error;
+  fs::create_directories(writer.partial_, error);
+  if (error) throw Error(writer.partial_.string(), "cannot be made: " + error.message(), "");
   return writer;
 }
 

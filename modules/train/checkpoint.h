@@ -42,7 +42,8 @@ class CheckpointWriter {
  public:
   /// Makes FOLDER.partial, empty. Throws Error.
   explicit CheckpointWriter(std::filesystem::path folder);
-  /// A writer of lanes' files into the FOLDER.partial that another has made, perhaps in another process.
+  /// A writer of lanes' files into the FOLDER.partial that another has made, perhaps in another process; made where it
+  /// is not there, as on a host with a disk of its own. Throws Error.
   static CheckpointWriter join(std::filesystem::path folder);
   /// Writes one lane's file; may be called from several threads for different lanes. Throws Error.
   CheckpointFile write_lane(std::int32_t lane, const NamedTensors& tensors) const;

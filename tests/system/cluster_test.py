@@ -28,11 +28,12 @@ class Cluster:
         self.folder = folder
         self.home = folder / "home"
         self.name = name
+        self.variables = {}
         (folder / f"{name}.yaml").write_text(CLUSTER.format(name=name, lanes=lanes))
         (folder / "config.yaml").write_text(TRAIN)
 
     def environment(self):
-        return {**environment(), "NESTOR_HOME": str(self.home)}
+        return {**environment(), "NESTOR_HOME": str(self.home), **self.variables}
 
     def run(self, *arguments, code=0, timeout=120):
         done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
@@ -79,6 +80,7 @@ def life(folder):
     assert status["state"] == "done" and status["step"] == 8 and status["faults"] == [], status
     refused = cluster.run("train", "config.yaml", "--cluster", code=2)
     assert "--resume" in refused.stderr, refused.stderr
+    assert cluster.json("status") == status, "a job that was refused does not hide the one before"
     # Nothing secret where others may read it.
     for pid in pids:
         command = pathlib.Path(f"/proc/{pid}/cmdline").read_text()
@@ -123,6 +125,74 @@ def faults(folder):
         assert any(actor == victim and cause in text for actor, text in seen), (victim, cause, seen)
     cluster.run("down")
     gone(pids - {0})
+
+
+def spare_lanes(folder):
+    """A worker that does not come back: the job goes on with the lanes that are left, as long as they are enough."""
+    cluster = Cluster(folder, 3)
+    cluster.variables["NESTOR_MAX_RESTARTS"] = "1"
+    (folder / "config.yaml").write_text(TRAIN.replace("steps: 8", "steps: 1500").replace("checkpoint_every: 2", "checkpoint_every: 25")
+                                        .replace("stages: 2", "stages: 2, pools: {vision: [1, 2], image: [2]}"))
+    subprocess.run([PROGRAM, "train", "config.yaml", "--set", "run.dir=embedded"], cwd=folder, env=environment(), check=True,
+                   capture_output=True)
+    cluster.run("up", "lab.yaml")
+    job = cluster.start("train", "config.yaml", "--cluster")
+
+    def wear_out(lane):
+        """Kills the worker whenever it lives, until it is not started again."""
+        deadline = time.monotonic() + 60
+        while True:
+            row = cluster.workers()[lane]
+            if row["state"] == "DEAD":
+                return
+            if row["state"] == "ALIVE":
+                os.kill(row["pid"], signal.SIGKILL)
+            assert time.monotonic() < deadline and job.poll() is None, f"{row}\n{cluster.logs()}"
+
+    def runs_beyond(step):
+        deadline = time.monotonic() + 60
+        while True:
+            status = cluster.json("status")
+            if status["state"] == "running" and status["step"] > step:
+                return status
+            assert time.monotonic() < deadline and job.poll() is None, f"{status}\n{cluster.logs()}"
+
+    runs_beyond(30)
+    wear_out(0)  # a stage of the LLM lived there
+    status = runs_beyond(cluster.json("status")["step"] + 30)
+    assert status["alive"] == 2, status
+    pools = {row["name"]: row["lanes"] for row in cluster.json("list", "pools")}
+    assert pools == {"vision": [1], "image": [1]}, pools
+    too_far = cluster.run("resize", "vision", "--lanes", "0,1,2", code=1)
+    assert "3 lanes, the cluster has 2" in too_far.stderr, too_far.stderr
+    wear_out(2)
+    _, err = job.communicate(timeout=60)
+    assert job.returncode == 1 and "1 of the 2 lanes that the job needs is alive" in err, err
+    assert "the job's lanes 0 to 1 are now lane1, lane2" in err, err
+    refused = cluster.run("train", "config.yaml", "--cluster", "--resume", code=2)
+    assert "lane0" in refused.stderr and "1 of the 3 lanes" in refused.stderr, refused.stderr
+    cluster.run("down")
+    cluster.run("up", "lab.yaml")
+    cluster.run("train", "config.yaml", "--cluster", "--resume", timeout=240)
+    same(metrics(folder / "embedded"), metrics(folder / "run"))
+    cluster.run("down")
+
+
+def icons(folder):
+    """The main example on 2, 3 and 4 worker processes gives the losses of one process."""
+    config = pathlib.Path(__file__).resolve().parents[2] / "examples" / "configs" / "icons.yaml"
+    few = ["--set", "run.steps=20", "--set", "run.report_samples=0", "--set", "run.eval_every=0", "--set", "run.trace_every=0"]
+    for dtype, within in ("float64", 1e-9), ("float32", 1e-4):
+        arguments = [config, *few, "--set", f"run.dtype={dtype}"]
+        done = subprocess.run([PROGRAM, "train", *arguments, "--set", f"run.dir={folder}/{dtype}"], cwd=folder, env=environment(),
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for lanes in 2, 3, 4:
+            cluster = Cluster(folder, lanes)
+            cluster.run("up", "lab.yaml")
+            cluster.run("train", *arguments, "--cluster", "--set", f"schedule.stages={lanes}", "--set", f"run.dir={folder}/{dtype}{lanes}")
+            cluster.run("down")
+            same(metrics(folder / dtype), metrics(folder / f"{dtype}{lanes}"), within)
 
 
 def resizing(folder):
@@ -197,4 +267,4 @@ def down(folder):
 
 
 if __name__ == "__main__":
-    run_cases([life, two_clusters, foreground, resizing, faults, the_heads_end], down)
+    run_cases([life, two_clusters, foreground, icons, resizing, faults, spare_lanes, the_heads_end], down)

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,9 +23,12 @@ def sh(*command, check=True):
 
 
 class Hosts:
-    """Namespaces h0, h1, ... on one bridge, each with an sshd; addresses 10.77.0.1, 10.77.0.2, ..."""
+    """Namespaces h0, h1, ... on one bridge, each with an sshd; addresses 10.77.0.1, 10.77.0.2, ... Their steady clocks
+    differ by days, as those of machines do."""
 
-    def __init__(self, folder, count):
+    def __init__(self, folder, count, own_disks=False):
+        """`own_disks`: every host but the first has another, empty disk where `folder`/disk is."""
+        self.own_disks = own_disks
         self.prefix = f"nst{os.getpid() % 10000}"
         self.switch = f"{self.prefix}sw"
         self.names = [f"{self.prefix}h{i}" for i in range(count)]
@@ -57,15 +61,23 @@ class Hosts:
             config = keys / f"sshd{i}"
             config.write_text(f"ListenAddress 10.77.0.{i + 1}\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/authorized\n"
                               f"PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nAcceptEnv *\n")
-            self.daemons.append(subprocess.Popen(["ip", "netns", "exec", name, shutil.which("sshd"), "-D", "-f", config]))
+            apart = ["unshare", "--time", "--monotonic", str(i * 500_000), "--mount", "--propagation", "private", "--fork", "--kill-child"]
+            if self.own_disks and i > 0:  # the shell becomes the daemon
+                (self.folder / "disk").mkdir(exist_ok=True)
+                apart += ["sh", "-c", f'mount -t tmpfs none {self.folder}/disk && exec "$@"', "sh"]
+            self.daemons.append(subprocess.Popen(["ip", "netns", "exec", name, *apart, shutil.which("sshd"), "-D", "-f", config]))
         return self
+
+    def on(self, host, *command):
+        """Runs a command as that host sees its disk."""
+        return sh("nsenter", "--mount", "--target", self.daemons[host].pid, *command)
 
     def cut(self, host, cut=True):
         sh("ip", "-n", self.switch, "link", "set", f"port{host}", "down" if cut else "up")
 
     def __exit__(self, *_):
         for daemon in self.daemons:
-            daemon.terminate()
+            daemon.kill()  # unshare ignores SIGTERM; its child goes with it
             daemon.wait()
         for name in [*self.names, self.switch]:
             sh("ip", "netns", "del", name, check=False)
@@ -117,6 +129,10 @@ def losses(folder, lanes, stages):
             travel = next(line for line in done.stderr.splitlines() if "tensors travel by" in line)
             assert "tcp/eth0" in travel, travel
             same(metrics(folder / "embedded"), metrics(folder / "run"))
+            timeline = json.loads((folder / "run" / "timeline.json").read_text())
+            times = [row[when] for row in timeline["rows"] for when in ("start_ns", "end_ns")]
+            assert {row["lane"] for row in timeline["rows"]} == set(range(len(lanes))), timeline
+            assert -1e8 < min(times) and max(times) < 1e11, (min(times), max(times))
             # The link really carried the tensors, and no port is outside the range.
             sent = json.loads(sh("ip", "-n", hosts.names[1], "-s", "-j", "link", "show", "eth0").stdout)[0]["stats64"]["tx"]["bytes"]
             assert sent > 100_000, sent
@@ -161,8 +177,40 @@ def cut_link(folder):
         same(metrics(folder / "embedded"), metrics(folder / "run"))
 
 
+def disks_of_their_own(folder):
+    """Hosts that share no disk: checkpoints are whole on two hosts, faults and another cut are survived, losses equal."""
+    with Hosts(folder, 3, own_disks=True) as hosts:
+        cluster = HostCluster(folder, hosts, [1, 1, 1])
+        (folder / "config.yaml").write_text(TRAIN.replace("steps: 8", "steps: 300").replace("checkpoint_every: 2", "checkpoint_every: 25")
+                                            .replace("stages: 2", "stages: 3").replace("dir: run", "dir: disk/run"))
+        embedded(folder)
+        cluster.run("up", "lab.yaml")
+        job = cluster.start("train", "config.yaml", "--cluster")
+        try:
+            while cluster.json("status")["step"] < 60:
+                assert job.poll() is None, job.communicate()
+            os.kill(cluster.workers()[1]["pid"], signal.SIGKILL)
+            _, err = job.communicate(timeout=180)
+            assert job.returncode == 0, err + cluster.logs()
+            assert "lane1 has a disk of its own" in err and "lane2 has" in err and "lane0 has" not in err, err
+            same(metrics(folder / "embedded"), metrics(folder / "disk" / "run"))
+            names = ["checkpoint.json", "lane-0.safetensors", "lane-1.safetensors", "lane-2.safetensors"]
+            newest = folder / "disk" / "run" / "checkpoints" / "step-300"
+            assert sorted(path.name for path in newest.iterdir()) == names
+            sums = [hosts.on(host, "sh", "-c", f"cd {newest} && sha256sum *").stdout.split("\n") for host in range(3)]
+            assert sums[0] == sums[1] and len(sums[0]) == 5, sums  # whole on two hosts
+            assert [line for line in sums[2] if line] == [sums[0][3]], sums  # the third has its own part
+            kept = hosts.on(2, "ls", newest.parent).stdout.split()
+            assert len(kept) <= 4 and not any("partial" in name for name in kept), kept
+            # Another cut: every lane reads what others wrote.
+            cluster.run("train", "config.yaml", "--cluster", "--resume", "--set", "run.steps=310", "--set", "schedule.stages=2")
+            assert [line["step"] for line in metrics(folder / "disk" / "run")] == list(range(1, 311))
+        finally:
+            cluster.run("down")
+
+
 def main():
-    for need in "ip", "sshd", "ssh", "ssh-keygen", "ss":
+    for need in "ip", "sshd", "ssh", "ssh-keygen", "ss", "unshare", "nsenter":
         if shutil.which(need, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
             print(f"SKIPPED: {need} is not installed (launch/install-packages hosts)")
             sys.exit(SKIP)
@@ -171,7 +219,7 @@ def main():
         sys.exit(SKIP)
     sh("ip", "netns", "del", "nestorprobe")
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    run_cases([two_hosts, three_hosts, cut_link])
+    run_cases([two_hosts, three_hosts, cut_link, disks_of_their_own])
 
 
 main()
