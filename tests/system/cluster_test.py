@@ -181,7 +181,9 @@ def spare_lanes(folder):
 def icons(folder):
     """The main example on 2, 3 and 4 worker processes gives the losses of one process."""
     config = pathlib.Path(__file__).resolve().parents[2] / "examples" / "configs" / "icons.yaml"
-    few = ["--set", "run.steps=20", "--set", "run.report_samples=0", "--set", "run.eval_every=0", "--set", "run.trace_every=0"]
+    subprocess.run([PROGRAM, "prepare", "icons", "--size", "16", "--held-out-size", "22", "-o", "data"], cwd=folder, check=True,
+                   capture_output=True, env=environment())
+    few = ["--set", f"data.path={folder}/data", "--set", "run.steps=20", "--set", "run.report_samples=0", "--set", "run.eval_every=0", "--set", "run.trace_every=0"]
     for dtype, within in ("float64", 1e-9), ("float32", 1e-4):
         arguments = [config, *few, "--set", f"run.dtype={dtype}"]
         done = subprocess.run([PROGRAM, "train", *arguments, "--set", f"run.dir={folder}/{dtype}"], cwd=folder, env=environment(),
