@@ -79,6 +79,8 @@ def embedded(folder):
     trace = json.loads((folder / "step five.json").read_text())
     assert any("vision" in event.get("name", "") for event in trace["traceEvents"]), list(trace)
     (folder / "run/config.yaml").read_text().index("steps: 7")
+    done = home.driver(["step", "stop", "never"], "config.yaml", "--overwrite")
+    assert len(metrics(folder / "run")) == 1 and "never" not in done.stderr, done.stderr
 
 
 def bad_lines(folder):
@@ -91,7 +93,7 @@ def bad_lines(folder):
                               ("set run.steps=minus", 2, "run.steps"), ("set run.steps", 2, "KEY=VALUE"),
                               ("say \"hello", 2, "quote"), ("plan", 2, "step"), ("trace step.txt", 2, ".json"),
                               ("trace no/such/folder/a.json", 2, "no/such"), ("checkpoint", 1, "no step"),
-                              ("generate --nosuch", 2, "generate"), ("loss", 2, "no step")]:
+                              ("generate --nosuch", 2, "generate"), ("loss", 2, "no step"), ("call", 2, "call counter add 5"), ("call a add 1", 2, "--cluster")]:
         done = home.driver(["status", line, "never"], *arguments, code=code)
         errors = [text for text in done.stderr.splitlines() if text.startswith("nestor:")]
         assert len(errors) == 1, (line, done.stderr)
@@ -126,6 +128,10 @@ def cluster_script(folder):
     assert home.status()["state"] == "done"
     ended = home.driver(["step"], code=1)
     assert "ended" in ended.stderr, ended.stderr
+    stopped = home.driver(["step 2", "stop"], "config.yaml", "--cluster", "--overwrite")
+    assert "saves and ends" in stopped.stdout, stopped.stdout
+    until(lambda: home.status()["state"] == "stopped", "stopped from a driver")
+    assert (folder / "run/checkpoints/step-2").is_dir()
     home.run("down")
 
 
