@@ -2,6 +2,7 @@
 
 #include <nestor/actors/error.h>
 #include <nestor/actors/executor.h>
+#include <nestor/actors/get_all.h>
 #include <nestor/actors/job.h>
 #include <nestor/actors/runtime.h>
 #include <nestor/actors/scheduler_actor.h>
@@ -58,34 +59,6 @@ class EmbeddedLanes final : public LaneSource {
   std::shared_ptr<comm::Fabric> fabric_;
   std::vector<Handle<Executor>> executors_;
 };
-
-/// Gets all, so that none is left running when the first failure is thrown.
-template <class R>
-std::vector<R> get_all(std::vector<Future<R>> futures) {
-  std::vector<R> results;
-  std::exception_ptr first;
-  for (auto& future : futures) {
-    try {
-      results.push_back(future.get());
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  if (first) std::rethrow_exception(first);
-  return results;
-}
-
-void get_all(std::vector<Future<void>> futures) {
-  std::exception_ptr first;
-  for (auto& future : futures) {
-    try {
-      future.get();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  if (first) std::rethrow_exception(first);
-}
 
 class PipelineJob final : public Job {
  public:

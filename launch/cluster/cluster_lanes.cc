@@ -1,13 +1,14 @@
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <random>
-#include <set>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <nestor/actors/error.h>
+#include <nestor/actors/get_all.h>
 #include <nestor/launch/cluster/cluster_lanes.h>
 #include <nestor/launch/cluster/head.h>
 #include <nestor/launch/error.h>
@@ -32,31 +33,15 @@ fs::path existing_above(const fs::path& run) {
   return folder;
 }
 
-/// All results, then the first failure, so that nobody is left at work when it is thrown.
-template <class R>
-std::vector<R> all_of(std::vector<Future<R>> futures) {
-  std::vector<R> results;
-  std::exception_ptr first;
-  for (Future<R>& future : futures) {
-    try {
-      results.push_back(future.get());
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  if (first) std::rethrow_exception(first);
-  return results;
-}
-
 void send_file(const Handle<HostFiles>& to, const fs::path& file) {
   const modules::InputFile in(file);
-  for (std::uint64_t offset = 0; offset < in.size() || offset == 0;) {
+  std::uint64_t offset = 0;
+  do {  // once for an empty one too
     std::string part(std::min(HostFiles::kPart, in.size() - offset), '\0');
     in.read(offset, part.data(), part.size());
     to.call(&HostFiles::write, file, offset, part).get();
     offset += part.size();
-    if (part.empty()) break;
-  }
+  } while (offset < in.size());
   if (!to.call(&HostFiles::whole, file, static_cast<std::int64_t>(in.size()), in.crc32()).get())
     throw Error(file.string(), "did not arrive whole");
 }
@@ -90,11 +75,11 @@ ClusterLanes::ClusterLanes(actors::remote::Node& node, Opening opening, fs::path
   std::vector<Future<std::string>> opened;
   for (const Handle<Worker>& worker : workers) opened.push_back(worker.call(&Worker::open, opening));
   std::map<std::int32_t, std::string> addresses;
-  for (std::string& address : all_of(std::move(opened)))
+  for (std::string& address : actors::get_all(std::move(opened)))
     addresses.emplace(static_cast<std::int32_t>(addresses.size()), std::move(address));
   std::vector<Future<void>> connected;
   for (const Handle<Worker>& worker : workers) connected.push_back(worker.call(&Worker::connect, addresses));
-  for (Future<void>& future : connected) future.get();
+  actors::get_all(std::move(connected));
   for (const LaneHost& host : hosts_)
     executors_.push_back(node.find<actors::Executor>(HeadActor::lane_node(host.worker),
                                                      Worker::executor_name(host.worker, opening.incarnation)));
@@ -111,7 +96,7 @@ void ClusterLanes::prove_disks() {
     std::vector<Future<bool>> seen;
     for (std::size_t lane = 0; lane < hosts_.size(); ++lane)
       seen.push_back(hosts_[lane].files.call(&HostFiles::serve, run_, probe, text, static_cast<std::int32_t>(lane)));
-    const auto shared = all_of(std::move(seen));
+    const auto shared = actors::get_all(std::move(seen));
     for (std::size_t lane = 0; lane < hosts_.size(); ++lane) {
       const fs::path answer = HostFiles::answer_file(probe, static_cast<std::int32_t>(lane));
       hosts_[lane].apart = !shared[lane];

@@ -36,7 +36,7 @@ class ClusterHost final : public ControlledHost {
     if (spec.schedule.policy == "serial")
       throw Error("job", "policy serial runs in one process alone", "train without --cluster");
     faults_known_ = place_.head.call(&HeadActor::fault_count).get();  // before: one that comes now is new
-    if (workers_.empty()) {  // the first time: on what was asked for
+    if (workers_.empty()) {                                           // the first time: on what was asked for
       const std::int32_t needs = lanes_of(spec.schedule);
       if (needs > place_.lanes)
         throw Error("job", fmt::format("asks for {} lanes, the cluster has {}", needs, place_.lanes),

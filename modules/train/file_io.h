@@ -5,7 +5,7 @@
 
 namespace nestor::modules {
 
-// Inside modules/train: files that are written whole or not at all.
+// Files that are written whole or not at all: checkpoints, and copies of them.
 
 struct WrittenFile {
   std::int64_t bytes = 0;
