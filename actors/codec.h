@@ -18,9 +18,14 @@
 #include <vector>
 
 #include <nestor/actors/error.h>
+#include <nestor/comm/buffer.h>
 
 namespace at {
 class Tensor;
+}
+
+namespace nestor::comm {
+class BlockPool;
 }
 
 namespace nestor::actors {
@@ -44,9 +49,19 @@ struct Codec;
 template <class T>
 struct Fields;
 
+/// Values as bytes, and the large tensors among them, whose bytes stay in memory of their own.
+struct Encoded {
+  std::string bytes;
+  comm::Message attached;  ///< buffers of bytes that nobody writes any more, in the order of their use
+
+  std::size_t size() const { return bytes.size() + comm::bytes(attached); }
+};
+
 class Encoder {
  public:
-  explicit Encoder(remote::Node* node = nullptr) : node_(node) {}
+  /// `memory`: where tensors are copied to that are attached.
+  explicit Encoder(remote::Node* node = nullptr, std::shared_ptr<comm::BlockPool> memory = nullptr)
+      : node_(node), memory_(std::move(memory)) {}
   void raw(const void* data, std::size_t size) { bytes_.append(static_cast<const char*>(data), size); }
   template <class... T>
   Encoder& operator()(const T&... values) {
@@ -59,27 +74,64 @@ class Encoder {
   /// The process's place in its cluster, which handles are encoded by; null outside of one.
   remote::Node* node() const { return node_; }
 
+  /// Encodes values that the caller destroys right afterwards, leaving large tensors out of the bytes: those that
+  /// nobody else holds are attached as they are, of others a copy, so that what is sent is what they are now.
+  template <class... T>
+  Encoded attach(const T&... values) {
+    attaching_ = true;
+    (attach_one(values), ...);
+    return {std::move(bytes_), std::move(attached_)};
+  }
+  /// Whether a tensor of so many bytes is to be attached.
+  bool attaches(std::size_t bytes) const {
+    return attaching_ && bytes >= kAttached && attached_.size() < kMostAttached;
+  }
+  /// Whether a tensor that is referred to once belongs to the values alone.
+  bool owned() const { return owned_; }
+  void attach_buffer(comm::Buffer buffer) { attached_.push_back(std::move(buffer)); }
+  std::shared_ptr<void> memory(std::size_t bytes) const;  ///< for a copy that is attached
+
+  static constexpr std::size_t kAttached = std::size_t{64} << 10;  ///< bytes
+  static constexpr std::size_t kMostAttached = 4096;
+
  private:
+  template <class T>
+  void attach_one(const T& value);
+
   std::string bytes_;
+  comm::Message attached_;
   remote::Node* node_;
+  std::shared_ptr<comm::BlockPool> memory_;
+  bool attaching_ = false, owned_ = false;
 };
 
 /// Reads what an Encoder wrote. Throws Error where the bytes end early or hold what cannot be: never trusts a length.
 class Decoder {
  public:
-  /// Bytes that decoded tensors may go on using in place, without a copy of their own.
+  /// What arrived, whose memory decoded tensors may go on using in place, without a copy of their own.
   class Owned {
    public:
-    explicit Owned(std::string bytes) : bytes_(std::make_shared<std::string>(std::move(bytes))) {}
-    const std::shared_ptr<std::string>& bytes() const { return bytes_; }
+    Owned() = default;
+    explicit Owned(std::string bytes) {
+      auto kept = std::make_shared<std::string>(std::move(bytes));
+      bytes_ = *kept;
+      owner_ = std::move(kept);
+    }
+    explicit Owned(Encoded encoded) : Owned(std::move(encoded.bytes)) { attached_ = std::move(encoded.attached); }
+    Owned(std::string_view bytes, std::shared_ptr<const void> owner, comm::Message attached)
+        : bytes_(bytes), owner_(std::move(owner)), attached_(std::move(attached)) {}
 
    private:
-    std::shared_ptr<std::string> bytes_;
+    friend class Decoder;
+    std::string_view bytes_;
+    std::shared_ptr<const void> owner_;
+    comm::Message attached_;
   };
   explicit Decoder(std::string_view bytes, remote::Node* node = nullptr)
       : bytes_(bytes), size_(bytes.size()), node_(node) {}
-  explicit Decoder(const Owned& owned, remote::Node* node = nullptr) : Decoder(*owned.bytes(), node) {
-    owner_ = owned.bytes();
+  explicit Decoder(Owned&& owned, remote::Node* node = nullptr) : Decoder(owned.bytes_, node) {
+    owner_ = std::move(owned.owner_);
+    attached_ = std::move(owned.attached_);
   }
   std::string_view raw(std::size_t size) {
     if (size > bytes_.size()) malformed("it ends early");
@@ -98,8 +150,10 @@ class Decoder {
   /// Skips what Encoder::align wrote.
   void align(std::size_t bytes) { raw((bytes - (size_ - bytes_.size()) % bytes) % bytes); }
   /// Null where the bytes may not be kept.
-  const std::shared_ptr<std::string>& owner() const { return owner_; }
-  /// Throws Error where bytes are left over.
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+  /// The next attached buffer.
+  comm::Buffer attached();
+  /// Throws Error where bytes or buffers are left over.
   void finish() const;
   [[noreturn]] static void malformed(const std::string& why);
   remote::Node* node() const { return node_; }
@@ -107,7 +161,9 @@ class Decoder {
  private:
   std::string_view bytes_;
   std::size_t size_;
-  std::shared_ptr<std::string> owner_;
+  std::shared_ptr<const void> owner_;
+  comm::Message attached_;
+  std::size_t next_attached_ = 0;
   remote::Node* node_;
 };
 
@@ -187,7 +243,8 @@ struct Codec<std::filesystem::path> {
   }
 };
 
-/// The elements' bytes go by the descriptor's shape and type; an undefined tensor stays one. Lands on the CPU.
+/// The elements' bytes go by the descriptor's shape and type; an undefined tensor stays one. Lands on the CPU. A tensor
+/// is sent as it is when it is encoded: what its holders write later does not travel.
 template <>
 struct Codec<at::Tensor> {
   static void encode(Encoder& encoder, const at::Tensor& value);
@@ -285,6 +342,36 @@ struct Codec<T> {
     }
   }
 };
+
+namespace detail {
+
+/// Values whose tensors are theirs: a tensor in them that is referred to once can be reached by nobody else. Types with
+/// codecs or fields of their own may lead to tensors that live on.
+template <class T>
+inline constexpr bool kOwnsTensors = std::is_arithmetic_v<T>;
+template <>
+inline constexpr bool kOwnsTensors<at::Tensor> = true;
+template <>
+inline constexpr bool kOwnsTensors<std::string> = true;
+template <class T>
+inline constexpr bool kOwnsTensors<std::vector<T>> = kOwnsTensors<T>;
+template <class T>
+inline constexpr bool kOwnsTensors<std::optional<T>> = kOwnsTensors<T>;
+template <class A, class B>
+inline constexpr bool kOwnsTensors<std::pair<A, B>> = kOwnsTensors<std::remove_cv_t<A>>&& kOwnsTensors<B>;
+template <class... T>
+inline constexpr bool kOwnsTensors<std::tuple<T...>> = (true && ... && kOwnsTensors<T>);
+template <class K, class V>
+inline constexpr bool kOwnsTensors<std::map<K, V>> = kOwnsTensors<K>&& kOwnsTensors<V>;
+
+}  // namespace detail
+
+template <class T>
+void Encoder::attach_one(const T& value) {
+  owned_ = detail::kOwnsTensors<T>;
+  (*this)(value);
+  owned_ = false;
+}
 
 }  // namespace nestor::actors
 

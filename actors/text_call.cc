@@ -24,16 +24,16 @@ Future<std::string> call_as_text(Runtime& runtime, const std::string& actor, con
   incoming.method = method;
   incoming.node = runtime.node();
   try {
-    incoming.arguments = transcoder.arguments(Plain::read(arguments).list(), runtime.node());
+    incoming.arguments = Decoder::Owned(transcoder.arguments(Plain::read(arguments).list(), runtime.node()));
   } catch (const Error& error) {
     throw Error(actor + "." + method, error.what());
   }
   auto promise = std::make_shared<Promise<std::string>>();
   auto future = promise->future();
-  incoming.reply = [promise, transcoder, node = runtime.node()](std::string result, std::exception_ptr error) {
+  incoming.reply = [promise, transcoder, node = runtime.node()](Encoded result, std::exception_ptr error) {
     try {
       if (error) std::rethrow_exception(error);
-      promise->set_value(transcoder.result(result, node).write());
+      promise->set_value(transcoder.result(std::move(result), node).write());
     } catch (...) {
       promise->fail(std::current_exception());
     }

@@ -19,6 +19,7 @@ struct UcxOptions {
   std::uint64_t secret = 0;                    ///< the cluster's: messages with another one are dropped and counted
   std::size_t window = std::size_t{64} << 20;  ///< bytes that a sender may have under way to one peer before it waits
   std::chrono::milliseconds stall{10'000};     ///< a peer that takes nothing for so long is given up (peer_lost)
+  std::size_t keep = 0;                        ///< bytes of freed receive memory kept for reuse; 0: two windows
 };
 
 /// A lane's end in a process of its own. Peers are made known by their addresses, which travel over links; both ends

@@ -88,16 +88,16 @@ class BoundCall final : public ValueState<R>, public Task {
   void abandon(std::exception_ptr error) override { this->fail(std::move(error)); }
   bool settled() const override { return this->done(); }
 
-  std::string encode(Encoder& encoder) override {
+  std::string encode(Encoder& encoder, Encoded& arguments) override {
     if constexpr (kSendable) {
       std::string name = method_name<T>(function_);
       if (name.empty())
         throw Error(*name_, "this method is not one that other processes can call", "list it in describe()");
-      std::apply([&](const auto&... stored) { encoder(stored...); }, *args_);
+      arguments = std::apply([&](const auto&... stored) { return encoder.attach(stored...); }, *args_);
       args_.reset();
       return name;
     } else {
-      return Task::encode(encoder);
+      return Task::encode(encoder, arguments);
     }
   }
   void complete(Decoder& result) override {

@@ -77,7 +77,7 @@ Cell::Cell(std::string name, ActorType type, std::shared_ptr<Registry> registry,
 
 Cell::~Cell() = default;
 
-std::string Task::encode(Encoder&) {
+std::string Task::encode(Encoder&, Encoded&) {
   throw Error("call", "only methods can be called in another process", "list the method in describe()");
 }
 

@@ -19,6 +19,7 @@ namespace nestor::actors {
 class Actor;
 class Decoder;
 class Encoder;
+struct Encoded;
 struct Down;
 
 namespace detail {
@@ -40,7 +41,7 @@ class Task {
 
   /// For an actor in another process: writes the arguments, which are then gone, and returns the method's name. Throws
   /// Error where the work is nothing that can be sent.
-  virtual std::string encode(Encoder& encoder);
+  virtual std::string encode(Encoder& encoder, Encoded& arguments);
   /// The other process's answer.
   virtual void complete(Decoder& result);
   /// Is it the call that `from` made under this number?

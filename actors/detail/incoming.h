@@ -18,10 +18,11 @@ struct Incoming {
   std::string from;  ///< who made it, and under which number
   std::uint64_t id = 0;
   std::string method;
-  std::string arguments;
+  Decoder::Owned arguments;
   remote::Node* node = nullptr;
-  /// Called once, in any thread: the result's bytes, or what went wrong.
-  std::function<void(std::string result, std::exception_ptr error)> reply;
+  std::shared_ptr<comm::BlockPool> memory;  ///< for tensors of the result
+  /// Called once, in any thread: the result, or what went wrong.
+  std::function<void(Encoded result, std::exception_ptr error)> reply;
 };
 
 /// It as a task of the actor: reads the arguments and calls the method in the actor's thread.
@@ -48,8 +49,7 @@ class IncomingCall final : public ValueState<typename ResultOf<Returned>::Type>,
         *this, cell.name(), [this] { return incoming_.method; },
         [&]() -> Returned {
           std::tuple<Stored...> arguments;
-          const Decoder::Owned bytes(std::move(incoming_.arguments));
-          Decoder decoder(bytes, incoming_.node);
+          Decoder decoder(std::move(incoming_.arguments), incoming_.node);
           std::apply([&](Stored&... stored) { decoder(stored...); }, arguments);
           decoder.finish();
           return std::apply(
@@ -65,16 +65,14 @@ class IncomingCall final : public ValueState<typename ResultOf<Returned>::Type>,
 
  private:
   void answer() {
-    std::string bytes;
+    Encoded result;
     std::exception_ptr error;
     try {
-      Encoder encoder(incoming_.node);
-      encoder(this->take());
-      bytes = encoder.take();
+      result = Encoder(incoming_.node, incoming_.memory).attach(this->take());
     } catch (...) {
       error = std::current_exception();
     }
-    incoming_.reply(std::move(bytes), std::move(error));
+    incoming_.reply(std::move(result), std::move(error));
   }
 
   Method method_;

@@ -15,7 +15,7 @@ namespace nestor::actors::detail {
 /// text.
 struct Transcoder {
   std::function<std::string(const Plain::List& arguments, remote::Node* node)> arguments;
-  std::function<Plain(const std::string& result, remote::Node* node)> result;
+  std::function<Plain(Encoded result, remote::Node* node)> result;
 };
 
 /// Empty functions where a type cannot be written as text.
@@ -33,12 +33,12 @@ Transcoder transcoder_of() {
               std::apply([&](const Stored&... stored) { encoder(stored...); }, values);
               return encoder.take();
             },
-            [](const std::string& result, remote::Node* node) {
+            []([[maybe_unused]] Encoded result, [[maybe_unused]] remote::Node* node) {
               if constexpr (std::is_void_v<R>) {
                 return Plain();
               } else {
                 R value{};
-                Decoder decoder(result, node);
+                Decoder decoder(Decoder::Owned(std::move(result)), node);
                 decoder(value);
                 return to_plain(value);
               }

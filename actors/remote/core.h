@@ -12,10 +12,12 @@
 #include <string>
 #include <unordered_map>
 
+#include <nestor/actors/remote/bulk.h>
 #include <nestor/actors/remote/direct.h>
 #include <nestor/actors/remote/node.h>
 #include <nestor/actors/remote/outbox.h>
 #include <nestor/actors/remote/transfers.h>
+#include <nestor/comm/block_pool.h>
 
 namespace nestor::wire {  // envelope.proto
 class Call;
@@ -28,6 +30,7 @@ class Reply;
 namespace nestor::actors::remote {
 
 class NodeCore;
+struct Letter;
 
 /// An actor of another process: sends its calls, keeps them until they are answered.
 class RemoteActor final : public detail::Elsewhere {
@@ -43,12 +46,14 @@ class RemoteActor final : public detail::Elsewhere {
   void abandon(const std::exception_ptr& error) override;
   void cancelled(const detail::Task& task) override;
   std::size_t load() const override;
-  void answered(wire::Reply& reply, Node* node);
+  void answered(Letter& letter, Node* node);
   /// News of the actor that came from `address`: is it the way that its answers come, so that nothing is overtaken?
   bool comes_by(const std::string& address) const;
   /// Its direct link is gone: calls under way get no answer. They fail with the process's cause of death, or by
   /// `fail_lost` where it lives.
   void direct_lost();
+  /// A call's arguments may not have arrived: it fails likewise.
+  void argument_lost(std::uint64_t id);
   void fail_lost(const std::string& cause);
 
   const std::string& node() const { return node_; }
@@ -87,13 +92,7 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
  public:
   using OnReply = std::function<void(const wire::Reply& reply)>;
 
-  NodeCore(Runtime& runtime, NodeInfo self, NodeEvents events, Node* node)
-      : runtime_(runtime),
-        head_(self.kind == "head"),
-        self_(std::move(self)),
-        events_(std::move(events)),
-        node_(node),
-        transfers_([this](wire::Envelope& envelope) { return send_whole(envelope, false); }) {}
+  NodeCore(Runtime& runtime, NodeInfo self, NodeEvents events, Node* node);
   ~NodeCore() override;
   void start(const Node::Head& head, const comm::LinkOptions& link);
   void start(const Node::Member& member, const comm::LinkOptions& link);
@@ -106,6 +105,7 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
 
   /// Empty, or why it could not be sent. Fills in the sender. `alone`: nothing else is expected to be sent soon.
   std::string send(wire::Envelope& envelope, bool alone = true);
+  std::string send(Letter& letter, bool alone);
   /// Sends a request to a node; `then` is called once with its reply, or with a failure.
   /// `request` waits for it and throws what the failure says, or CallTimeout.
   void ask(wire::Envelope& envelope, std::uint64_t id, OnReply then);
@@ -118,6 +118,8 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
   void forget(const std::string& node, const std::string& cause);
   /// `only`: unless another process has taken its name meanwhile.
   void declare_lost(const std::string& node, const std::string& cause, const NodeInfo* only = nullptr);
+
+  std::uint64_t bulk_bytes() const { return bulk_.bytes(); }
 
   // Direct links (direct.cc).
   void received_directly(const std::string& address, const std::string& message);
@@ -135,6 +137,7 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
   NodeInfo self_;  ///< under mutex_ once the link is up
   const NodeEvents events_;
   Node* const node_;
+  const std::shared_ptr<comm::BlockPool> memory_ = std::make_shared<comm::BlockPool>(Bulk::kKeptMemory);
   ActorTypes types_;
   comm::LinkServer* server_ = nullptr;  ///< head; valid until the link's thread has ended
   comm::LinkClient* client_ = nullptr;  ///< member
@@ -163,7 +166,9 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
   void serve_directly(const Node::Member& member, const comm::LinkOptions& link);
   void close_direct(const std::string& node);
   void take(wire::Envelope& envelope, const std::string& from);
-  void handle(wire::Envelope& envelope);
+  void handle(Letter& letter);
+  Bulk::Hooks bulk_hooks();
+  void letters_lost(const std::vector<LetterPtr>& letters, const std::string& cause);
   void handle_cancel(const wire::Envelope& envelope);
   void handle_where(const wire::Envelope& envelope);
   void handle_down(const wire::Envelope& envelope);
@@ -171,14 +176,15 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
   std::shared_ptr<Outbox> outbox(const std::string& peer);
   void close(const std::string& peer);
   comm::Status transmit(const std::string& peer, std::string message);
-  void handle_call(wire::Envelope& envelope);
+  void handle_call(Letter& letter);
   void handle_watch(const wire::Envelope& envelope);
   void handle_end(const wire::Envelope& envelope);
   void handle_spawn(wire::Envelope& envelope);
-  void handle_reply(wire::Envelope& envelope);
+  void handle_reply(Letter& letter);
+  void no_answer(const std::string& to, std::uint64_t id, const std::string& actor, const std::string& why);
   void handle_hello(const std::string& peer, const wire::Hello& hello);
   void forward(wire::Envelope& envelope);
-  void reply(const std::string& to, std::uint64_t id, const std::string& actor, std::string result,
+  void reply(const std::string& to, std::uint64_t id, const std::string& actor, Encoded result,
              const std::exception_ptr& error, bool alone);
   /// The request or call in an envelope cannot reach its node: its sender is told.
   void undeliverable(const wire::Envelope& envelope, const std::string& why);
@@ -188,6 +194,7 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
 
   comm::LinkKeys keys_;
   comm::LinkOptions link_options_;
+  Bulk bulk_;
   Transfers transfers_;
   Flusher flusher_;
   std::unique_ptr<comm::LinkServer> server_owner_;
@@ -204,9 +211,12 @@ class NodeCore final : public comm::LinkHandler, public std::enable_shared_from_
   std::map<std::string, std::set<std::string>> watched_;  ///< own actors, and the nodes that hear of their death
 };
 
+inline constexpr const char* kHead = "head";  ///< its node's name
+
 /// True in the link's own thread, which must never wait for what only it can bring.
 bool in_link_thread();
 
+std::exception_ptr died(const std::string& who, const std::string& cause);
 wire::Failure failure_of(const std::exception_ptr& error, const std::string& actor);
 std::exception_ptr exception_of(const wire::Failure& failure);
 

@@ -2,6 +2,7 @@
 
 #include <nestor/actors/remote/core.h>
 #include <nestor/actors/remote/direct.h>
+#include <nestor/actors/remote/letter.h>
 
 // Links between members that do without the head: who opens them, and what their end means for calls under way.
 
@@ -69,7 +70,7 @@ void NodeCore::handle_where(const wire::Envelope& envelope) {
       direct.set_public_key(found->second.public_key);
     }
   }
-  reply(envelope.from(), envelope.where().id(), "", direct.SerializeAsString(), nullptr, true);
+  reply(envelope.from(), envelope.where().id(), "", {direct.SerializeAsString(), {}}, nullptr, true);
 }
 
 void NodeCore::open_direct(const std::string& node) {
@@ -125,6 +126,7 @@ void NodeCore::direct_changed() {
 
 void NodeCore::direct_server_lost(const std::string& address) {
   transfers_.forget(address);
+  bulk_.forget(address);
   std::lock_guard lock(mutex_);
   outboxes_.erase(address);
   for (auto& [actor, watchers] : watched_) watchers.erase(address);
@@ -132,6 +134,7 @@ void NodeCore::direct_server_lost(const std::string& address) {
 
 void NodeCore::direct_link_lost(const std::string& node, const std::string& cause) {
   transfers_.forget(direct_address(node));
+  bulk_.forget(direct_address(node));
   std::vector<std::shared_ptr<detail::Cell>> proxies;
   {
     std::lock_guard lock(mutex_);
@@ -147,6 +150,54 @@ void NodeCore::direct_link_lost(const std::string& node, const std::string& caus
     for (const auto& cell : proxies)
       static_cast<RemoteActor*>(cell->elsewhere())->fail_lost("its link broke: " + cause);
   });
+}
+
+// --- what does not go by the link itself ---
+
+Bulk::Hooks NodeCore::bulk_hooks() {
+  Bulk::Hooks hooks;
+  hooks.send = [this](wire::Envelope& envelope) { return send_whole(envelope, true); };
+  hooks.sent_by_link = [this](const std::string& to) { return outbox(to)->sent(); };
+  hooks.arrived = [this](Letter& letter, const std::string& from) {
+    begin_callback();
+    letter.envelope.set_from(from);
+    try {
+      handle(letter);
+    } catch (const std::exception& error) {
+      undeliverable(letter.envelope, error.what());
+    }
+  };
+  hooks.carried = [this](const LetterPtr& letter) { transfers_.carried(letter); };
+  hooks.unsent = [this](const std::vector<LetterPtr>& letters) { transfers_.unsent(letters); };
+  hooks.lost = [this](const std::vector<LetterPtr>& letters, const std::string& cause) {
+    letters_lost(transfers_.lost(letters), cause);
+  };
+  hooks.idle = [this] { memory_->trim(); };
+  hooks.notice = events_.notice;
+  return hooks;
+}
+
+void NodeCore::letters_lost(const std::vector<LetterPtr>& letters, const std::string& cause) {
+  for (const auto& letter : letters) {
+    const wire::Envelope& envelope = letter->envelope;
+    if (envelope.has_reply()) {
+      no_answer(envelope.to(), envelope.reply().id(), envelope.reply().actor(), "its answer was lost: " + cause);
+      continue;
+    }
+    std::shared_ptr<detail::Cell> cell;
+    {
+      std::lock_guard lock(mutex_);
+      if (const auto found = proxies_.find({node_of(envelope.to()), envelope.call().actor()}); found != proxies_.end())
+        cell = found->second.lock();
+    }
+    if (!cell) continue;
+    // Where the process has died, the head knows of what.
+    static_cast<RemoteActor*>(cell->elsewhere())->argument_lost(envelope.call().id());
+    if (spawner_)
+      spawner_.run_after(kObituaryWait, [cell, cause](Actor&) {
+        static_cast<RemoteActor*>(cell->elsewhere())->fail_lost("its arguments were lost: " + cause);
+      });
+  }
 }
 
 /// Closes the links to a node that is gone, in a thread that may wait for theirs.

@@ -12,6 +12,10 @@ std::string without(const std::string& prefix, const std::string& what) {
 
 }  // namespace
 
+std::exception_ptr died(const std::string& who, const std::string& cause) {
+  return std::make_exception_ptr(ActorDied(who, cause));
+}
+
 wire::Failure failure_of(const std::exception_ptr& error, const std::string& actor) {
   wire::Failure failure;
   failure.set_actor(actor);

@@ -70,6 +70,10 @@ comm::LinkCounters Node::counters() const {
   return core_->server_ ? core_->server_->counters() : comm::LinkCounters{};
 }
 
+std::uint64_t Node::bulk_bytes() const {
+  return core_->bulk_bytes();
+}
+
 void Node::declare_lost(const std::string& node, const std::string& cause) {
   core_->declare_lost(node, cause);
 }

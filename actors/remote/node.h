@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include <nestor/actors/remote/actor_types.h>
 #include <nestor/actors/runtime.h>
 #include <nestor/comm/link.h>
+#include <nestor/comm/ucx.h>
 
 namespace nestor::actors::remote {
 
@@ -42,6 +44,8 @@ struct NodeEvents {
   std::function<void(const NodeInfo&, const std::string& cause)> disconnected;
   /// Member: the link to the head is gone, or came back (empty cause).
   std::function<void(const std::string& cause)> head_link;
+  /// Something for the log. Any thread.
+  std::function<void(const std::string& text)> notice;
 };
 
 class NodeCore;
@@ -62,6 +66,9 @@ class Node {
     comm::LinkKeys keys;
     std::string listen{};                          ///< an endpoint where other members may reach it; empty: none
     std::map<std::string, std::string> allowed{};  ///< ... whose keys these are
+    /// Of channels for long arguments and results to and from members reached without the head. Without it, and where
+    /// the two have no transport in common, these travel in parts over the link. The secret is each channel's own.
+    std::optional<comm::UcxOptions> transport{};
   };
 
   Node(Runtime& runtime, NodeInfo self, Head head, NodeEvents events = {}, comm::LinkOptions link = {});
@@ -113,6 +120,8 @@ class Node {
   /// Head: those joined and not lost.
   std::vector<NodeInfo> nodes() const;
   comm::LinkCounters counters() const;
+  /// Of arguments and results that left here by UCX.
+  std::uint64_t bulk_bytes() const;
 
   /// "NODE" and the actor's name: what a handle is sent as.
   std::pair<std::string, std::string> address_of(const std::shared_ptr<detail::Cell>& cell) const;

@@ -1,6 +1,7 @@
 #include <envelope.pb.h>
 
 #include <nestor/actors/remote/core.h>
+#include <nestor/actors/remote/letter.h>
 
 // What nodes ask each other: calls, deaths, ends, spawns; and the proxies that ask.
 
@@ -12,12 +13,13 @@ constexpr std::size_t kMailboxLimit = 100'000;
 
 }  // namespace
 
-void NodeCore::handle(wire::Envelope& envelope) {
+void NodeCore::handle(Letter& letter) {
+  wire::Envelope& envelope = letter.envelope;
   switch (envelope.body_case()) {
     case wire::Envelope::kCall:
-      return handle_call(envelope);
+      return handle_call(letter);
     case wire::Envelope::kReply:
-      return handle_reply(envelope);
+      return handle_reply(letter);
     case wire::Envelope::kWatch:
       return handle_watch(envelope);
     case wire::Envelope::kEnd:
@@ -57,31 +59,38 @@ void NodeCore::handle(wire::Envelope& envelope) {
   }
 }
 
-void NodeCore::reply(const std::string& to, std::uint64_t id, const std::string& actor, std::string result,
+void NodeCore::reply(const std::string& to, std::uint64_t id, const std::string& actor, Encoded result,
                      const std::exception_ptr& error, bool alone) {
-  wire::Envelope envelope;
-  envelope.set_to(to);
-  wire::Reply& reply = *envelope.mutable_reply();
+  Letter letter;
+  letter.envelope.set_to(to);
+  wire::Reply& reply = *letter.envelope.mutable_reply();
   reply.set_id(id);
   reply.set_actor(actor);
+  std::string trouble;
   if (error) {
     *reply.mutable_failure() = failure_of(error, actor);
   } else {
-    reply.set_result(std::move(result));
+    trouble = too_long("its result", result.size());
+    reply.set_result(std::move(result.bytes));
+    letter.attached = std::move(result.attached);
   }
-  const std::string trouble = too_long("its result", reply.result().size());
-  const std::string failure = trouble.empty() ? send(envelope, alone) : trouble;
-  if (failure.empty() || error) return;
-  // A result too large for a link, say: the caller must hear something.
-  reply.clear_result();
-  *reply.mutable_failure() =
-      failure_of(std::make_exception_ptr(Error(actor, "its answer could not be sent: " + failure)), actor);
+  if (trouble.empty()) trouble = send(letter, alone);
+  if (!trouble.empty() && !error) no_answer(to, id, actor, "its answer could not be sent: " + trouble);
+}
+
+/// A result too large for a link, say: the caller must hear something.
+void NodeCore::no_answer(const std::string& to, std::uint64_t id, const std::string& actor, const std::string& why) {
+  wire::Envelope envelope;
+  envelope.set_to(to);
+  envelope.mutable_reply()->set_id(id);
+  envelope.mutable_reply()->set_actor(actor);
+  *envelope.mutable_reply()->mutable_failure() = failure_of(std::make_exception_ptr(Error(actor, why)), actor);
   send(envelope);
 }
 
-void NodeCore::handle_call(wire::Envelope& envelope) {
-  wire::Call& call = *envelope.mutable_call();
-  const std::string from = envelope.from(), actor = call.actor();
+void NodeCore::handle_call(Letter& letter) {
+  wire::Call& call = *letter.envelope.mutable_call();
+  const std::string from = letter.envelope.from(), actor = call.actor();
   const std::uint64_t id = call.id();
   try {
     const auto cell = runtime_.registry()->find(actor);
@@ -94,9 +103,8 @@ void NodeCore::handle_call(wire::Envelope& envelope) {
     }
     if (cell->queued() >= kMailboxLimit)
       throw Error(actor, "its mailbox is full (" + std::to_string(kMailboxLimit) + " calls)");
-    detail::Incoming incoming{from,  id, std::move(*call.mutable_method()), std::move(*call.mutable_arguments()),
-                              node_, {}};
-    incoming.reply = [weak = weak_from_this(), from, id, at = std::weak_ptr(cell)](std::string result,
+    detail::Incoming incoming{from, id, std::move(*call.mutable_method()), open_payload(letter), node_, memory_, {}};
+    incoming.reply = [weak = weak_from_this(), from, id, at = std::weak_ptr(cell)](Encoded result,
                                                                                    std::exception_ptr error) {
       auto core = weak.lock();
       auto called = at.lock();
@@ -128,8 +136,9 @@ void NodeCore::handle_down(const wire::Envelope& envelope) {
   cell->died_elsewhere(envelope.down().cause());
 }
 
-void NodeCore::handle_reply(wire::Envelope& envelope) {
-  wire::Reply& reply = *envelope.mutable_reply();
+void NodeCore::handle_reply(Letter& letter) {
+  const std::string from = node_of(letter.envelope.from());
+  const wire::Reply& reply = letter.envelope.reply();
   OnReply then;
   std::shared_ptr<detail::Cell> cell;
   {
@@ -138,12 +147,12 @@ void NodeCore::handle_reply(wire::Envelope& envelope) {
       auto node = waiting_.extract(reply.id());
       if (node.empty()) return;
       then = std::move(node.mapped().then);
-    } else if (const auto found = proxies_.find({node_of(envelope.from()), reply.actor()}); found != proxies_.end()) {
+    } else if (const auto found = proxies_.find({from, reply.actor()}); found != proxies_.end()) {
       cell = found->second.lock();
     }
   }
   if (then) return then(reply);
-  if (cell) static_cast<RemoteActor*>(cell->elsewhere())->answered(reply, node_);
+  if (cell) static_cast<RemoteActor*>(cell->elsewhere())->answered(letter, node_);
 }
 
 void NodeCore::handle_watch(const wire::Envelope& envelope) {
@@ -158,7 +167,7 @@ void NodeCore::handle_watch(const wire::Envelope& envelope) {
       first = inserted;
       entry->second.insert(from);
     }
-    if (watch.id() != 0) reply(from, watch.id(), "", cell->type_name(), nullptr, true);
+    if (watch.id() != 0) reply(from, watch.id(), "", {cell->type_name(), {}}, nullptr, true);
     if (!first) return;
     cell->on_death([weak = weak_from_this(), name](const std::string& cause) {
       auto core = weak.lock();
@@ -217,8 +226,7 @@ void NodeCore::handle_spawn(wire::Envelope& envelope) {
       ActorOptions options;
       options.name = held->name();
       if (held->mailbox_limit() > 0) options.mailbox_limit = held->mailbox_limit();
-      const Decoder::Owned bytes(std::move(*held->mutable_arguments()));
-      Decoder decoder(bytes, core->node_);
+      Decoder decoder(Decoder::Owned(std::move(*held->mutable_arguments())), core->node_);
       make(core->runtime_, options, decoder);
       core->reply(from, held->id(), "", {}, nullptr, true);
     } catch (...) {

@@ -3,18 +3,13 @@
 #include <envelope.pb.h>
 
 #include <nestor/actors/remote/core.h>
+#include <nestor/actors/remote/letter.h>
 #include <nestor/actors/remote/version.h>
 
 namespace nestor::actors::remote {
 namespace {
 
 thread_local bool link_thread = false;
-
-constexpr const char* kHead = "head";
-
-std::exception_ptr died(const std::string& who, const std::string& cause) {
-  return std::make_exception_ptr(ActorDied(who, cause));
-}
 
 /// The id that an envelope's sender waits for; 0 where it waits for nothing.
 std::uint64_t id_of(const wire::Envelope& envelope) {
@@ -40,6 +35,15 @@ bool in_link_thread() {
   return link_thread;
 }
 
+NodeCore::NodeCore(Runtime& runtime, NodeInfo self, NodeEvents events, Node* node)
+    : runtime_(runtime),
+      head_(self.kind == "head"),
+      self_(std::move(self)),
+      events_(std::move(events)),
+      node_(node),
+      bulk_(bulk_hooks()),
+      transfers_([this](wire::Envelope& envelope) { return send_whole(envelope, false); }, &bulk_) {}
+
 NodeCore::~NodeCore() = default;
 
 void NodeCore::start(const Node::Head& head, const comm::LinkOptions& link) {
@@ -53,6 +57,7 @@ void NodeCore::start(const Node::Head& head, const comm::LinkOptions& link) {
 void NodeCore::start(const Node::Member& member, const comm::LinkOptions& link) {
   keys_ = member.keys;
   link_options_ = link;
+  if (member.transport) bulk_.start(*member.transport);
   if (!member.listen.empty()) serve_directly(member, link);
   client_owner_ = comm::connect_link(member.head_endpoint, member.head_public_key, member.keys, *this, link);
   client_ = client_owner_.get();
@@ -66,6 +71,7 @@ void NodeCore::stop() {
     closed_ = true;
   }
   flusher_.stop();
+  bulk_.stop();
   std::map<std::string, Direct> links;
   {
     std::lock_guard lock(mutex_);
@@ -119,8 +125,14 @@ std::shared_ptr<Outbox> NodeCore::outbox(const std::string& peer) {
 }
 
 std::string NodeCore::send(wire::Envelope& envelope, bool alone) {
-  if (transfers_.take(envelope)) return {};
-  return send_whole(envelope, alone);
+  Letter letter{std::move(envelope), {}, {}};
+  return send(letter, alone);
+}
+
+std::string NodeCore::send(Letter& letter, bool alone) {
+  if (transfers_.take(letter)) return {};
+  flatten(letter);
+  return send_whole(letter.envelope, alone);
 }
 
 std::string NodeCore::send_whole(wire::Envelope& envelope, bool alone) {
@@ -149,8 +161,8 @@ void NodeCore::ask(wire::Envelope& envelope, std::uint64_t id, OnReply then) {
   wire::Reply reply;
   *reply.mutable_failure() = failure_of(died(envelope.to(), failure), envelope.to());
   reply.set_id(id);
-  wire::Envelope answer;
-  *answer.mutable_reply() = std::move(reply);
+  Letter answer;
+  *answer.envelope.mutable_reply() = std::move(reply);
   handle_reply(answer);
 }
 
@@ -229,15 +241,21 @@ void NodeCore::received_directly(const std::string& address, const std::string& 
 
 void NodeCore::take(wire::Envelope& envelope, const std::string& from) {
   envelope.set_from(from);
+  Letter letter;
   try {
     if (envelope.has_credit()) return transfers_.credited(from, envelope.credit());
-    if (!envelope.has_part()) return handle(envelope);
-    wire::Envelope whole;
-    if (!transfers_.arrived(envelope, &whole)) return;
-    whole.set_from(from);
-    handle(whole);
+    if (envelope.has_offer()) return bulk_.offered(from, envelope.offer());
+    if (envelope.has_answer()) return bulk_.answered(from, envelope.answer());
+    if (envelope.has_fence()) return bulk_.fenced(from, envelope.fence().number());
+    if (!envelope.has_part()) {
+      letter.envelope = std::move(envelope);
+    } else if (!transfers_.arrived(envelope, &letter.envelope)) {
+      return;
+    }
+    letter.envelope.set_from(from);
+    handle(letter);
   } catch (const std::exception& error) {
-    undeliverable(envelope, error.what());
+    undeliverable(letter.envelope, error.what());
   }
 }
 
@@ -284,120 +302,6 @@ void NodeCore::lost(const std::string& peer, const std::string& cause) {
     events_.disconnected(info, cause);
   } else {
     declare_lost(info.name, cause);
-  }
-}
-
-// --- membership ---
-
-void NodeCore::handle_hello(const std::string& peer, const wire::Hello& hello) {
-  NodeInfo info;
-  std::string refusal;
-  try {
-    Decoder decoder(hello.about());
-    decoder(info).finish();
-  } catch (const Error&) {
-    refusal = "it does not speak this version's language";
-  }
-  if (hello.version() != version())
-    refusal = "it runs nestor " + hello.version() + ", the head nestor " + version();
-  else if (refusal.empty() && info.kind != "client" && hello.program() != program_digest())
-    refusal = "it runs another build of the program (" + hello.program() + ") than the head (" + program_digest() + ")";
-  const std::string key_name = peer.substr(0, peer.rfind('#'));
-  if (refusal.empty() && events_.admit) refusal = events_.admit(info, key_name);
-
-  bool again = false;
-  if (refusal.empty()) {
-    std::lock_guard lock(mutex_);
-    if (info.kind == "client") info.name = "client" + std::to_string(++clients_);
-    const auto known = joined_nodes_.find(info.name);
-    again = known != joined_nodes_.end();
-    // A dying process that connects once more must not push its successor out.
-    if (again && known->second.generation > info.generation) refusal = "it was replaced";
-  }
-  wire::Envelope answer;
-  answer.set_from(kHead);
-  if (!refusal.empty()) {
-    answer.mutable_refused()->set_cause(refusal);
-    static_cast<void>(server_->send(peer, answer.SerializeAsString()));
-    return server_->close(peer);
-  }
-  if (again) declare_lost(info.name, "it connected anew");  // what was under way is gone
-  {
-    std::lock_guard lock(mutex_);
-    joined_nodes_[info.name] = info;
-    peer_of_[info.name] = peer;
-    node_of_[peer] = info.name;
-  }
-  answer.set_to(info.name);
-  answer.mutable_welcome()->set_node(info.name);
-  static_cast<void>(server_->send(peer, answer.SerializeAsString()));
-  if (events_.joined) events_.joined(info);
-}
-
-void NodeCore::declare_lost(const std::string& node, const std::string& cause, const NodeInfo* only) {
-  std::vector<std::string> others;
-  std::string peer;
-  {
-    std::lock_guard lock(mutex_);
-    const auto known = joined_nodes_.find(node);
-    if (only != nullptr && (known == joined_nodes_.end() || known->second.pid != only->pid ||
-                            known->second.generation != only->generation))
-      return;
-    if (known != joined_nodes_.end()) joined_nodes_.erase(known);
-    if (const auto found = peer_of_.find(node); found != peer_of_.end()) {
-      peer = found->second;
-      node_of_.erase(peer);
-      peer_of_.erase(found);
-    }
-    for (const auto& [name, link] : peer_of_) others.push_back(link);
-  }
-  if (!peer.empty()) close(peer);
-  wire::Envelope notice;
-  notice.set_from(kHead);
-  notice.mutable_node_lost()->set_node(node);
-  notice.mutable_node_lost()->set_cause(cause);
-  const std::string bytes = notice.SerializeAsString();
-  for (const std::string& other : others) static_cast<void>(transmit(other, bytes));
-  forget(node, cause);
-}
-
-void NodeCore::forget(const std::string& node, const std::string& cause) {
-  transfers_.forget(node);
-  if (!node.empty()) transfers_.forget(direct_address(node));
-  close_direct(node);
-  std::vector<std::shared_ptr<detail::Cell>> dead;
-  std::vector<std::pair<std::string, OnReply>> asked;
-  {
-    std::lock_guard lock(mutex_);
-    for (auto it = proxies_.begin(); it != proxies_.end();) {
-      if (!node.empty() && it->first.first != node) {
-        ++it;
-        continue;
-      }
-      if (auto cell = it->second.lock()) dead.push_back(std::move(cell));
-      it = proxies_.erase(it);
-    }
-    for (auto it = waiting_.begin(); it != waiting_.end();) {
-      if (!node.empty() && it->second.node != node) {
-        ++it;
-        continue;
-      }
-      asked.emplace_back(it->second.node, std::move(it->second.then));
-      it = waiting_.erase(it);
-    }
-    for (auto& [actor, watchers] : watched_) {
-      if (node.empty()) {
-        watchers.clear();
-      } else {
-        watchers.erase(node);
-      }
-    }
-  }
-  for (auto& cell : dead) cell->died_elsewhere(cause);
-  for (auto& [who, then] : asked) {
-    wire::Reply reply;
-    *reply.mutable_failure() = failure_of(died(who, cause), who);
-    then(reply);
   }
 }
 

@@ -40,6 +40,7 @@ bool each_envelope(std::string_view message, const std::function<void(std::strin
 
 std::string Outbox::send(std::string envelope, bool alone) {
   std::unique_lock lock(mutex_);
+  ++sent_;
   if (alone && waiting_.empty() && !flushing_) {
     const comm::Status status = transmit_(std::move(envelope));
     return status.ok() ? "" : status.message;

@@ -2,6 +2,7 @@
 // Inside actors/remote/.
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -30,6 +31,11 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
 
   /// `alone`: nothing else is expected soon. Empty, or why it cannot be sent.
   std::string send(std::string envelope, bool alone);
+  /// Envelopes that were sent.
+  std::uint64_t sent() const {
+    std::lock_guard lock(mutex_);
+    return sent_;
+  }
 
  private:
   friend class Flusher;
@@ -40,7 +46,8 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
 
   Flusher& flusher_;
   const Transmit transmit_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::uint64_t sent_ = 0;
   std::deque<std::string> waiting_;  ///< messages; only the last may still grow
   std::size_t waiting_bytes_ = 0;
   bool flushing_ = false;

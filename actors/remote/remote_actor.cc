@@ -1,6 +1,7 @@
 #include <envelope.pb.h>
 
 #include <nestor/actors/remote/core.h>
+#include <nestor/actors/remote/letter.h>
 
 namespace nestor::actors::remote {
 
@@ -14,17 +15,20 @@ constexpr std::size_t kFewUnderWay = 4;
 void RemoteActor::post(const std::shared_ptr<detail::Task>& task) {
   auto core = core_.lock();
   if (!core) return task->abandon(std::make_exception_ptr(ActorDied(actor_, "this process has left the cluster")));
-  wire::Envelope envelope;
-  wire::Call& call = *envelope.mutable_call();
+  Letter letter;
+  wire::Call& call = *letter.envelope.mutable_call();
   call.set_actor(actor_);
+  std::size_t bytes = 0;
   try {
-    Encoder encoder(core->node_);
-    call.set_method(task->encode(encoder));
-    call.set_arguments(encoder.take());
+    Encoder encoder(core->node_, core->memory_);
+    Encoded arguments;
+    call.set_method(task->encode(encoder, arguments));
+    bytes = arguments.size();
+    call.set_arguments(std::move(arguments.bytes));
+    letter.attached = std::move(arguments.attached);
   } catch (...) {
     return task->abandon(std::current_exception());
   }
-  const std::size_t bytes = call.arguments().size();
   if (const std::string trouble = too_long("its arguments", bytes); !trouble.empty())
     return task->abandon(std::make_exception_ptr(Error(actor_, trouble, "send it in pieces")));
   const std::uint64_t id = core->next_id();
@@ -56,9 +60,9 @@ void RemoteActor::post(const std::shared_ptr<detail::Task>& task) {
     alone = under_way_.size() < kFewUnderWay;
     under_way_.emplace(id, UnderWay{task, bytes});
     bytes_ += bytes;
-    envelope.set_to(address());
+    letter.envelope.set_to(address());
   }
-  const std::string failure = core->send(envelope, alone);
+  const std::string failure = core->send(letter, alone);
   if (failure.empty()) return;
   if (auto unsent = take(id)) unsent->abandon(std::make_exception_ptr(ActorDied(actor_, failure)));
 }
@@ -154,6 +158,11 @@ void RemoteActor::direct_lost() {
   direct_.reset();
 }
 
+void RemoteActor::argument_lost(std::uint64_t id) {
+  std::lock_guard lock(mutex_);
+  if (under_way_.count(id) > 0) lost_.push_back(id);
+}
+
 void RemoteActor::fail_lost(const std::string& cause) {
   std::vector<std::uint64_t> lost;
   {
@@ -164,13 +173,13 @@ void RemoteActor::fail_lost(const std::string& cause) {
     if (auto task = take(id)) task->abandon(std::make_exception_ptr(ActorDied(actor_, cause)));
 }
 
-void RemoteActor::answered(wire::Reply& reply, Node* node) {
+void RemoteActor::answered(Letter& letter, Node* node) {
+  const wire::Reply& reply = letter.envelope.reply();
   auto task = take(reply.id());
   if (!task) return;  // given up meanwhile
   if (reply.has_failure()) return task->abandon(exception_of(reply.failure()));
   try {
-    const Decoder::Owned bytes(std::move(*reply.mutable_result()));
-    Decoder decoder(bytes, node);
+    Decoder decoder(open_payload(letter), node);
     task->complete(decoder);
   } catch (...) {
     task->abandon(std::current_exception());

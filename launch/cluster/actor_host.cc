@@ -16,8 +16,7 @@ void ActorHost::spawn(SpawnOrder order) {
   actors::ActorOptions options;
   options.name = order.spec.name;
   options.max_concurrency = static_cast<std::size_t>(order.spec.max_concurrency);
-  const actors::Decoder::Owned bytes(std::move(order.arguments));
-  actors::Decoder decoder(bytes, runtime().node());
+  actors::Decoder decoder(actors::Decoder::Owned(std::move(order.arguments)), runtime().node());
   make(runtime(), options, decoder);
   runtime()
       .registry()

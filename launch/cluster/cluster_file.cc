@@ -69,6 +69,10 @@ bool ClusterFile::one_host() const {
   return hosts.size() == 1 && launch == Launch::local;
 }
 
+std::string ClusterFile::transports() const {
+  return one_host() ? "posix,cma,self" : "";
+}
+
 ClusterFile read_cluster_file(const std::string& text, const std::string& source) {
   const YAML::Node root = parse_yaml(text, source);
   modules::ConfigSection top(root, source, "");

@@ -26,6 +26,8 @@ struct ClusterFile {
   std::int32_t lanes() const;
   /// All processes on this machine.
   bool one_host() const;
+  /// UCX's transports: on one host those that open no port; empty: what UCX finds.
+  std::string transports() const;
 };
 
 /// Strict. Throws InputError or modules::Error naming the field.

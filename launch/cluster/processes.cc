@@ -196,6 +196,7 @@ NodeEvents leaving_with_head(const std::string& me, Leave& leave) {
     log(me, "lost the head: {}", cause);
     leave(cause == "left" ? 0 : 1);
   };
+  events.notice = [me](const std::string& text) { log(me, "{}", text); };
   return events;
 }
 
@@ -225,7 +226,7 @@ int run_head(const std::string& cluster, const ModelBuilder& build, const ActorT
   const ClusterFile file = read_cluster_file(read_text(folder.cluster_file()), "cluster.yaml");
   const Credentials credentials = folder.read_credentials();
   ClusterSettings settings = ClusterSettings::from_environment();
-  if (settings.transports.empty() && file.one_host()) settings.transports = "posix,cma,self";  // opens no port
+  if (settings.transports.empty()) settings.transports = file.transports();
 
   Interrupts interrupts;
   Leave leave;
@@ -349,7 +350,9 @@ int run_worker(const std::string& text, const ModelBuilder& build) {
   NodeInfo self{me, "worker", introduction.host, ::getpid(), introduction.lane, introduction.generation};
   runtime.spawn<HostFiles>("files");
   runtime.spawn<Worker>("worker", introduction.lane, settings.ucx(introduction.secret), build);
-  Node node(runtime, self, introduction.member(), leaving_with_head(me, leave), settings.link());
+  Node::Member member = introduction.member();
+  member.transport = settings.ucx(0);
+  Node node(runtime, self, member, leaving_with_head(me, leave), settings.link());
   node.wait_joined(settings.head_limit);
   log(me, "joined {}, pid {}, start {}", introduction.endpoint, ::getpid(), introduction.generation);
   const int code = leave.wait();
@@ -380,6 +383,7 @@ int run_actors(const std::string& text, const ActorTypes& types) {
   Node::Member member = introduction.member();
   member.listen = introduction.listen;
   member.allowed = introduction.peers;
+  member.transport = settings.ucx(0);
   std::optional<Node> node;
   node.emplace(runtime, self, member, leaving_with_head(me, leave), settings.link());
   node->wait_joined(settings.head_limit);

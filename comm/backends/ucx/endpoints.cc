@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
@@ -14,6 +15,7 @@ namespace nestor::comm::ucx {
 namespace {
 
 constexpr std::size_t kRetired = 16;
+constexpr Clock::duration kCopying = std::chrono::seconds(10), kStill = std::chrono::milliseconds(50);
 
 /// Peer::by_memory
 bool by_memory_only(ucp_ep_h endpoint) {
@@ -82,6 +84,7 @@ void Endpoints::close(Peer& peer) {
   ++peer.epoch;
   if (peer.process >= 0) ::close(std::exchange(peer.process, -1));
   if (peer.endpoint != nullptr) {
+    if (engine_.unfinished() > 0) engine_.memory().give_up();
     retire(std::exchange(peer.endpoint, nullptr), UCP_EP_CLOSE_FLAG_FORCE);
     if (peer.by_memory) abandon_sends(peer);
   }
@@ -130,17 +133,23 @@ void Endpoints::leave_all(Clock::duration limit) {
     }
   };
   const auto reachable = [](const Peer& peer) { return peer.endpoint != nullptr && !peer.failed; };
+  // What the kernel copies for us goes on, a piece at a time: UCX aborts where its endpoint is closed by force
+  // meanwhile.
+  const Clock::time_point latest = Clock::now() + kCopying;
+  for (auto still = Clock::now() + kStill; engine_.unfinished() > 0 && Clock::now() < std::min(still, latest);)
+    if (engine_.progress() != 0) still = Clock::now() + kStill;
   until([&] {
     for (const Peer& peer : peers_) {
       if (reachable(peer) && peer.under_way > 0) return false;
     }
     return true;
   });
+  const bool at_rest = engine_.unfinished() == 0;  // otherwise somebody does not move any more: by force, then
   for (Peer& peer : peers_) {
     if (reachable(peer)) note(peer, Note::goodbye);
   }
   for (Peer& peer : peers_) {
-    if (reachable(peer)) {
+    if (reachable(peer) && at_rest) {
       ++peer.epoch;
       retire(std::exchange(peer.endpoint, nullptr), 0);
     }
@@ -156,6 +165,7 @@ void Endpoints::leave_all(Clock::duration limit) {
   // Requests of endpoints closed by force complete as cancelled within a few rounds.
   const Clock::time_point last = Clock::now() + std::chrono::milliseconds(200);
   while ((!closed() || engine_.unfinished() > 0) && Clock::now() < last) engine_.progress();
+  if (!closed() || engine_.unfinished() > 0) engine_.memory().give_up();
 }
 
 SendRecord* Endpoints::record() {

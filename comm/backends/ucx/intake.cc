@@ -29,14 +29,14 @@ void set_handler(ucp_worker_h worker, unsigned id, ucp_am_recv_callback_t callba
 }  // namespace
 
 Intake::Intake(Engine& engine, Endpoints& endpoints, Inbox& inbox, std::int32_t lane, std::uint64_t secret,
-               std::size_t window)
+               std::size_t window, std::size_t keep)
     : engine_(engine),
       endpoints_(endpoints),
       inbox_(inbox),
       lane_(lane),
       secret_(secret),
       window_(window),
-      pool_(std::make_shared<BlockPool>(2 * window)) {
+      pool_(std::make_shared<BlockPool>(keep)) {
   set_handler(engine.worker(), kDataId, on_data, this);
   set_handler(engine.worker(), kNoteId, on_note, this);
 }

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include <nestor/comm/backends/ucx/block_pool.h>
 #include <nestor/comm/backends/ucx/endpoints.h>
+#include <nestor/comm/block_pool.h>
 #include <nestor/comm/inbox.h>
 
 namespace nestor::comm::ucx {
@@ -26,7 +26,7 @@ struct Assembly {
 class Intake {
  public:
   Intake(Engine& engine, Endpoints& endpoints, Inbox& inbox, std::int32_t lane, std::uint64_t secret,
-         std::size_t window);
+         std::size_t window, std::size_t keep);
   ~Intake();
 
   Status post(std::int32_t from, const Key& key);

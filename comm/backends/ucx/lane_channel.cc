@@ -34,7 +34,8 @@ LaneChannel::LaneChannel(std::int32_t lane, std::int32_t lanes, const UcxOptions
       engine_(std::move(context), *this, std::max<Clock::duration>(options.stall / 4, std::chrono::milliseconds(1))),
       inbox_(lane, lanes),
       endpoints_(engine_, lane, lanes, options.secret, incarnation_),
-      intake_(engine_, endpoints_, inbox_, lane, options.secret, options.window) {
+      intake_(engine_, endpoints_, inbox_, lane, options.secret, options.window,
+              options.keep > 0 ? options.keep : 2 * options.window) {
   ucp_address_t* worker = nullptr;
   std::size_t length = 0;
   if (const ucs_status_t status = ucp_worker_get_address(engine_.worker(), &worker, &length); status != UCS_OK) {

@@ -18,6 +18,10 @@ Worker::Worker(std::shared_ptr<Context> context) : context_(std::move(context)) 
 }
 
 Worker::~Worker() {
+  if (given_up_) {
+    static_cast<void>(new std::shared_ptr<Context>(std::move(context_)));
+    return;
+  }
   release_returned();
   ucp_worker_destroy(worker_);
 }

@@ -22,6 +22,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker& operator=(const Worker&) = delete;
 
   ucp_worker_h get() const { return worker_; }
+  /// UCX aborts where a worker is destroyed whose requests it cannot complete any more: this one stays, unused.
+  void give_up() { given_up_ = true; }
 
   /// A message may refer to a transport's segment instead of copying it out: few at a time, since a segment is held
   /// whole.
@@ -41,6 +43,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   std::shared_ptr<Context> context_;
   ucp_worker_h worker_ = nullptr;
+  bool given_up_ = false;
   std::atomic<unsigned> lent_{0};
   std::atomic<bool> returned_any_{false};
   std::mutex mutex_;

@@ -14,6 +14,7 @@
 #include <torch/torch.h>
 
 #include <nestor/actors/pool.h>
+#include <nestor/actors/remote/letter.h>
 #include <nestor/actors/remote/node.h>
 #include <nestor/actors/remote/outbox.h>
 #include <nestor/actors/remote/transfers.h>
@@ -220,19 +221,19 @@ TEST(TransfersTest, AFewPartsAreUnderWayAtATime) {
     sent.push_back(envelope);
     return std::string();
   });
-  wire::Envelope call;
-  call.set_to("b");
-  call.mutable_call()->set_actor("a");
-  call.mutable_call()->set_arguments(std::string(20 << 20, 'x'));
+  Letter call;
+  call.envelope.set_to("b");
+  call.envelope.mutable_call()->set_actor("a");
+  call.envelope.mutable_call()->set_arguments(std::string(20 << 20, 'x'));
   EXPECT_TRUE(transfers.take(call));
   EXPECT_EQ(sent.size(), Transfers::kUnderWay);
-  wire::Envelope later;
-  later.set_to("b");
-  later.mutable_call()->set_actor("a");
+  Letter later;
+  later.envelope.set_to("b");
+  later.envelope.mutable_call()->set_actor("a");
   EXPECT_TRUE(transfers.take(later)) << "behind the long one";
-  wire::Envelope elsewhere;
-  elsewhere.set_to("b");
-  elsewhere.mutable_call()->set_actor("c");
+  Letter elsewhere;
+  elsewhere.envelope.set_to("b");
+  elsewhere.envelope.mutable_call()->set_actor("c");
   EXPECT_FALSE(transfers.take(elsewhere));
   Transfers receiver([](wire::Envelope&) { return std::string(); });
   wire::Envelope whole;

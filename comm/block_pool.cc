@@ -5,9 +5,9 @@
 
 #include <sys/mman.h>
 
-#include <nestor/comm/backends/ucx/block_pool.h>
+#include <nestor/comm/block_pool.h>
 
-namespace nestor::comm::ucx {
+namespace nestor::comm {
 
 namespace {
 
@@ -35,7 +35,17 @@ void* new_block(std::size_t size) {
 }  // namespace
 
 BlockPool::~BlockPool() {
-  for (auto& [size, blocks] : free_) {
+  trim();
+}
+
+void BlockPool::trim() {
+  std::unordered_map<std::size_t, std::vector<void*>> freed;
+  {
+    std::lock_guard lock(mutex_);
+    freed.swap(free_);
+    kept_ = 0;
+  }
+  for (auto& [size, blocks] : freed) {
     for (void* block : blocks) std::free(block);
   }
 }
@@ -59,15 +69,29 @@ std::shared_ptr<void> BlockPool::allocate(std::size_t bytes) {
 }
 
 void BlockPool::release(void* block, std::size_t size) noexcept {
+  std::vector<void*> victims;
   try {
     std::lock_guard lock(mutex_);
-    if (kept_ + size <= keep_) {
-      free_[size].push_back(block);
-      kept_ += size;
-      return;
+    if (size <= keep_) {
+      // Sizes come and go: what was used before makes room.
+      for (auto list = free_.begin(); list != free_.end() && kept_ + size > keep_;) {
+        if (list->first == size || list->second.empty()) {
+          ++list;
+          continue;
+        }
+        victims.push_back(list->second.back());
+        list->second.pop_back();
+        kept_ -= list->first;
+      }
+      if (kept_ + size <= keep_) {
+        free_[size].push_back(block);
+        kept_ += size;
+        block = nullptr;
+      }
     }
   } catch (const std::bad_alloc&) {
   }
+  for (void* victim : victims) std::free(victim);
   std::free(block);
 }
 
@@ -76,4 +100,4 @@ std::size_t BlockPool::kept() const {
   return kept_;
 }
 
-}  // namespace nestor::comm::ucx
+}  // namespace nestor::comm
