@@ -8,12 +8,6 @@ namespace {
 
 constexpr std::size_t kInitialSlots = 4 * KeyTable::kRemembered;  // a power of two
 
-std::uint64_t mix(std::uint64_t x) {  // the finaliser of splitmix64 (Steele, Lea and Flood, 2014)
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 KeyTable::KeyTable() : slots_(kInitialSlots), taken_(kRemembered) {}
@@ -22,12 +16,6 @@ void KeyTable::forget_oldest() {
   const std::size_t oldest = (next_taken_ + kRemembered - remembered_) % kRemembered;
   erase(static_cast<std::size_t>(find(taken_[oldest]) - slots_.data()));
   --remembered_;
-}
-
-std::uint64_t KeyTable::hash(const Address& address) {
-  std::uint64_t hash = mix(address.key.tag + 0x9e3779b97f4a7c15ULL * static_cast<std::uint32_t>(address.from + 1));
-  hash = mix(hash ^ address.key.step ^ (address.key.generation << 32));
-  return hash;
 }
 
 KeyTable::Slot* KeyTable::find(const Address& address) {

@@ -86,7 +86,7 @@ std::int32_t Sleeper::sleep(Clock::duration limit) {
 }
 
 Engine::Engine(std::shared_ptr<Context> context, Client& client, Clock::duration watch_every)
-    : worker_(std::make_shared<Worker>(std::move(context))),
+    : worker_(Worker::open(std::move(context))),
       client_(client),
       watch_every_(watch_every),
       spin_(kMaxSpin) {

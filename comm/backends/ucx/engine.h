@@ -117,7 +117,7 @@ class Engine {
   void help();
   void help_while_quiet(std::uint64_t seen);
 
-  const std::shared_ptr<Worker> worker_;
+  const Worker::Owner worker_;
   Client& client_;
   const Clock::duration watch_every_;
   Turn turn_;

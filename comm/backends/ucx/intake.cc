@@ -9,6 +9,8 @@ namespace nestor::comm::ucx {
 
 namespace {
 
+constexpr std::size_t kSpareBuffers = 4;  // storage for more is not kept
+
 std::size_t cost_of_all(const Message& message) {
   std::size_t cost = message.empty() ? cost_of(0) : 0;
   for (const Buffer& buffer : message) cost += cost_of(buffer.none() ? 0 : buffer.descriptor.bytes());
@@ -204,15 +206,23 @@ ucs_status_t Intake::on_note(void* arg, const void* header, std::size_t header_l
 // --- messages ----------------------------------------------------------------------------------------------------
 
 void Intake::prepare() {
-  if (!spare_.empty()) return;
-  spare_.resize(1);
-  spare_[0].descriptor.shape.reserve(4);
+  if (spare_.empty()) {
+    spare_.resize(1);
+    spare_[0].descriptor.shape.reserve(4);
+  }
+  if (spare_block_ == nullptr) spare_block_ = pool_->allocate(kLendBytes);
+}
+
+void Intake::reuse(Message& message) {
+  message.clear();
+  if (spare_.capacity() == 0 && message.capacity() <= kSpareBuffers) spare_.swap(message);
 }
 
 void Intake::receive(const Envelope& envelope, const void* header, const void* data, std::size_t length, Buffer* out) {
   describe(envelope, header, &out->descriptor);
   if (envelope.none != 0) return;
-  std::shared_ptr<void> block = pool_->allocate(length);
+  const bool spare = length <= kLendBytes && spare_block_ != nullptr;
+  std::shared_ptr<void> block = spare ? std::move(spare_block_) : pool_->allocate(length);
   if (length > 0) std::memcpy(block.get(), data, length);
   out->data = block.get();
   out->owner = std::move(block);

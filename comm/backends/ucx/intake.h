@@ -34,6 +34,8 @@ class Intake {
   void await(const Address* address) { awaited_ = address; }
   /// Allocates ahead what a small message needs, while there is nothing better to do.
   void prepare();
+  /// Empties a message that is about to be overwritten, and takes its storage for one that will arrive.
+  void reuse(Message& message);
   /// Begins the transfers that flow control lets begin, and tells peers what they wait to hear.
   void chores(Peer& peer);
   /// Forgets what of the peer is on its way. Before its endpoint is closed, since offers are answered over it.
@@ -79,8 +81,9 @@ class Intake {
   const std::size_t window_;
   std::shared_ptr<BlockPool> pool_;
   Assemblies assemblies_;
-  std::list<Pull> orphans_;  ///< transfers of peers given up, until UCX lets go of their memory
-  Message spare_;            ///< of one buffer with room for a shape
+  std::list<Pull> orphans_;            ///< transfers of peers given up, until UCX lets go of their memory
+  Message spare_;                      ///< of one buffer with room for a shape
+  std::shared_ptr<void> spare_block_;  ///< kLendBytes
   const Address* awaited_ = nullptr;
   std::uint64_t foreign_ = 0, malformed_ = 0;
 };

@@ -60,17 +60,19 @@ LaneChannel::~LaneChannel() {
 // --- the lane's own thread ---------------------------------------------------------------------------------------
 
 Status LaneChannel::check(const Message& message) const {
-  const std::string where = "lane " + std::to_string(lane_) + ": a message ";
+  const auto refused = [&](const std::string& why) {
+    return Status{Code::misuse, "lane " + std::to_string(lane_) + ": a message " + why};
+  };
   if (message.size() > kMaxParts) {
-    return {Code::misuse, where + "of " + std::to_string(message.size()) + " buffers (at most 65535: send several)"};
+    return refused("of " + std::to_string(message.size()) + " buffers (at most 65535: send several)");
   }
   for (const Buffer& buffer : message) {
     if (buffer.descriptor.shape.size() > kMaxRank) {
-      return {Code::misuse, where + "with a shape of " + std::to_string(buffer.descriptor.shape.size()) +
-                                " dimensions (at most 16: flatten it)"};
+      return refused("with a shape of " + std::to_string(buffer.descriptor.shape.size()) +
+                     " dimensions (at most 16: flatten it)");
     }
     if (buffer.descriptor.device.kind != DeviceKind::cpu) {
-      return {Code::misuse, where + "in a GPU's memory (copy it to the host first)"};
+      return refused("in a GPU's memory (copy it to the host first)");
     }
     if (buffer.readable) buffer.readable->wait();
   }
@@ -214,6 +216,7 @@ Status LaneChannel::wait(std::int32_t from, const Key& key, Deadline deadline, M
     awaited_from_ = -1;
     if (!status.ok()) return status;
   }
+  intake_.reuse(*out);
   inbox_.take(address, out);
   return {};
 }

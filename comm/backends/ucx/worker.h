@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <ucp/api/ucp.h>
@@ -13,11 +15,14 @@ namespace nestor::comm::ucx {
 
 /// A UCP worker, and the received memory of its transports that messages still refer to. Ends when the last of both its
 /// engine and those messages has: a message may outlive the channel.
-class Worker : public std::enable_shared_from_this<Worker> {
+class Worker {
  public:
+  struct Retire {
+    void operator()(Worker* worker) const { worker->retire(); }
+  };
+  using Owner = std::unique_ptr<Worker, Retire>;  ///< without the turn when it ends
   /// Throws std::runtime_error.
-  explicit Worker(std::shared_ptr<Context> context);
-  ~Worker();
+  static Owner open(std::shared_ptr<Context> context) { return Owner(new Worker(std::move(context))); }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
@@ -28,26 +33,41 @@ class Worker : public std::enable_shared_from_this<Worker> {
   /// A message may refer to a transport's segment instead of copying it out: few at a time, since a segment is held
   /// whole.
   static constexpr unsigned kMaxLent = 64;
-  bool may_lend() const { return lent_.load(std::memory_order_relaxed) < kMaxLent; }
-  /// Owns received data until its last reference is gone, on any thread. The active message's callback then returns
-  /// UCS_INPROGRESS. With the turn.
+  bool may_lend() const { return free_ != nullptr; }
+  /// Owns received data until its last reference is gone, on any thread; allocates nothing. The active message's
+  /// callback then returns UCS_INPROGRESS. With the turn, and where may_lend.
   std::shared_ptr<const void> lend(void* data);
   /// Gives UCX back what has been returned. With the turn.
   void collect() {
-    if (returned_any_.load(std::memory_order_relaxed)) release_returned();
+    if (returned_.load(std::memory_order_relaxed) != nullptr) release(returned_.exchange(nullptr));
   }
 
  private:
-  void give_back(void* data) noexcept;
-  void release_returned();
+  /// A reference count for lent data, used again and again.
+  struct Loan {
+    Worker* worker = nullptr;
+    void* data = nullptr;
+    Loan* next = nullptr;  ///< in `free_` or `returned_`
+    alignas(std::max_align_t) std::byte count[64];
+  };
+  template <class T>
+  struct Place;
+
+  explicit Worker(std::shared_ptr<Context> context);
+  ~Worker();
+  void retire();
+  void give_back(Loan* loan) noexcept;  ///< any thread
+  void release(Loan* returned);
 
   std::shared_ptr<Context> context_;
   ucp_worker_h worker_ = nullptr;
   bool given_up_ = false;
-  std::atomic<unsigned> lent_{0};
-  std::atomic<bool> returned_any_{false};
+  std::vector<Loan> loans_;
+  Loan* free_ = nullptr;
+  unsigned lent_ = 0;                     ///< with the turn, or once retired with `mutex_`
+  std::atomic<Loan*> returned_{nullptr};  ///< a stack that is emptied as a whole; `retired_` for ever once retired
+  Loan retired_;
   std::mutex mutex_;
-  std::vector<void*> returned_;
 };
 
 }  // namespace nestor::comm::ucx
