@@ -27,10 +27,10 @@ comm::Buffer bytes_at(const void* data, std::size_t size, std::shared_ptr<const 
   return buffer;
 }
 
-torch::Tensor in_place(const void* data, const comm::Descriptor& descriptor, std::shared_ptr<const void> owner) {
+torch::Tensor in_place(const void* data, torch::IntArrayRef shape, torch::Dtype dtype,
+                       std::shared_ptr<const void> owner) {
   return torch::from_blob(
-      const_cast<void*>(data), descriptor.shape, [owner = std::move(owner)](void*) {},
-      torch::TensorOptions().dtype(to_torch(descriptor.dtype)));
+      const_cast<void*>(data), shape, [owner = std::move(owner)](void*) {}, torch::TensorOptions().dtype(dtype));
 }
 
 }  // namespace
@@ -84,15 +84,16 @@ void Codec<at::Tensor>::decode(Decoder& decoder, at::Tensor& value) {
   decoder(defined);
   value = torch::Tensor();
   if (!defined) return;
-  comm::Descriptor descriptor;
+  comm::DType type{};
+  std::vector<std::int64_t> shape;
   std::uint64_t size = 0;
-  decoder(descriptor.dtype, descriptor.shape, size, attached);
+  decoder(type, shape, size, attached);
   const comm::Buffer buffer = attached ? decoder.attached() : comm::Buffer();
   if (size > (attached ? buffer.none() ? 0 : buffer.descriptor.bytes() : decoder.left()))
     Decoder::malformed("a length is greater than the message");
-  const torch::Dtype dtype = to_torch(descriptor.dtype);
+  const torch::Dtype dtype = to_torch(type);
   std::uint64_t expected = torch::elementSize(dtype);
-  for (std::int64_t extent : descriptor.shape) {
+  for (std::int64_t extent : shape) {
     if (extent < 0 || (extent > 0 && expected > size / static_cast<std::uint64_t>(extent)))
       Decoder::malformed("a tensor's shape does not match its bytes");
     expected *= static_cast<std::uint64_t>(extent);
@@ -100,16 +101,16 @@ void Codec<at::Tensor>::decode(Decoder& decoder, at::Tensor& value) {
   if (expected != size || (attached && size != buffer.descriptor.bytes()))
     Decoder::malformed("a tensor's shape does not match its bytes");
   if (attached) {
-    value = in_place(buffer.data, descriptor, buffer.owner);
+    value = in_place(buffer.data, shape, dtype, buffer.owner);
     return;
   }
   decoder.align(kTensorAlignment);
   const char* data = decoder.raw(size).data();
   if (size >= kUsedInPlace && decoder.owner() && reinterpret_cast<std::uintptr_t>(data) % kTensorAlignment == 0) {
-    value = in_place(data, descriptor, decoder.owner());
+    value = in_place(data, shape, dtype, decoder.owner());
     return;
   }
-  value = torch::empty(descriptor.shape, torch::TensorOptions().dtype(dtype));
+  value = torch::empty(shape, torch::TensorOptions().dtype(dtype));
   if (size > 0) std::memcpy(value.data_ptr(), data, size);
 }
 

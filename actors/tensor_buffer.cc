@@ -29,8 +29,9 @@ torch::Tensor to_tensor(const comm::Buffer& buffer) {
   options = buffer.descriptor.device.kind == comm::DeviceKind::cuda
                 ? options.device(torch::kCUDA, static_cast<torch::DeviceIndex>(buffer.descriptor.device.index))
                 : options.device(torch::kCPU);
+  const torch::IntArrayRef sizes(buffer.descriptor.shape.data(), buffer.descriptor.shape.size());
   return torch::from_blob(
-      const_cast<void*>(buffer.data), buffer.descriptor.shape, [owner = buffer.owner](void*) {}, options);
+      const_cast<void*>(buffer.data), sizes, [owner = buffer.owner](void*) {}, options);
 }
 
 }  // namespace

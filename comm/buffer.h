@@ -6,10 +6,16 @@
 #include <memory>
 #include <vector>
 
+#include <nestor/comm/shape.h>
+
 namespace nestor::comm {
 
 enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int64, int32, uint8, boolean };
-std::size_t size_of(DType dtype);
+constexpr std::size_t size_of(DType dtype) {
+  constexpr std::uint8_t sizes[] = {4, 8, 2, 2, 8, 4, 1, 1};
+  const auto index = static_cast<std::size_t>(dtype);
+  return index < sizeof(sizes) ? sizes[index] : 0;
+}
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Device {
@@ -22,8 +28,12 @@ struct Device {
 struct Descriptor {
   DType dtype = DType::float32;
   Device device;
-  std::vector<std::int64_t> shape;
-  std::size_t bytes() const;
+  Shape shape;
+  std::size_t bytes() const {
+    std::size_t count = size_of(dtype);
+    for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+    return count;
+  }
   friend bool operator==(const Descriptor&, const Descriptor&) = default;
 };
 
@@ -52,6 +62,12 @@ struct Buffer {
 
 /// What one key carries: the tensors of one edge for one microbatch, in the edge's order.
 using Message = std::vector<Buffer>;
-std::size_t bytes(const Message& message);
+inline std::size_t bytes(const Message& message) {
+  std::size_t sum = 0;
+  for (const Buffer& buffer : message) {
+    if (!buffer.none()) sum += buffer.descriptor.bytes();
+  }
+  return sum;
+}
 
 }  // namespace nestor::comm

@@ -89,11 +89,6 @@ Status Inbox::check_wait(std::int32_t from, const Key& key, bool* pending) {
   return {};
 }
 
-bool Inbox::pending(const Address& address) {
-  const KeyTable::Slot* slot = table_.find_again(address);
-  return slot != nullptr && slot->state == KeyState::posted;
-}
-
 void Inbox::take(const Address& address, Message* out) {
   *out = table_.take(*table_.find_again(address));
   ++received_.received_messages;

@@ -39,7 +39,10 @@ class Inbox {
   Status post(std::int32_t from, const Key& key, const Message** arrived = nullptr);
   /// ok: the key is posted; `pending` says whether its message is still to come.
   Status check_wait(std::int32_t from, const Key& key, bool* pending);
-  bool pending(const Address& address);
+  bool pending(const Address& address) {
+    const KeyTable::Slot* slot = table_.find_again(address);
+    return slot != nullptr && slot->state == KeyState::posted;
+  }
   /// Of a key that check_wait found posted and that has arrived.
   void take(const Address& address, Message* out);
 

@@ -18,20 +18,13 @@ void KeyTable::forget_oldest() {
   --remembered_;
 }
 
-KeyTable::Slot* KeyTable::find(const Address& address) {
-  for (std::size_t i = home(address);; i = (i + 1) & (slots_.size() - 1)) {
-    Slot& slot = slots_[i];
-    if (slot.state == KeyState::empty) return nullptr;
-    if (slot.address == address) return &slot;
-  }
-}
-
 KeyTable::Slot& KeyTable::insert(const Address& address, KeyState state) {
   if (remembered_ == kRemembered) forget_oldest();
   if (2 * (used_ + 1) > slots_.size()) grow();
   std::size_t i = home(address);
   while (slots_[i].state != KeyState::empty) i = (i + 1) & (slots_.size() - 1);
   ++used_;
+  last_ = &slots_[i];
   slots_[i].address = address;
   slots_[i].state = state;
   return slots_[i];

@@ -38,7 +38,13 @@ class KeyTable {
 
   KeyTable();
   /// The slot of a key, or null. Valid until the next insert, take or drop.
-  Slot* find(const Address& address);
+  Slot* find(const Address& address) {
+    for (std::size_t i = home(address);; i = (i + 1) & (slots_.size() - 1)) {
+      Slot& slot = slots_[i];
+      if (slot.state == KeyState::empty) return nullptr;
+      if (slot.address == address) return &slot;
+    }
+  }
   /// As find, at once if it is the slot that was found last.
   Slot* find_again(const Address& address) {
     if (last_ != nullptr && last_->address == address && last_->state != KeyState::empty) return last_;

@@ -106,7 +106,7 @@ double run_lane(std::int32_t lane, int socket, const Case& what) {
       if (lane == 1) require(channel->wait(peer, key(i), end, &message));
       require(channel->send(peer, key(i), std::move(next), end));
       // What belongs to the next round is done while this one's message is under way.
-      next = {buffer};
+      next.push_back(buffer);
       if (lane == 1) message.clear();
       if (i + 1 < total) require(channel->post_recv(peer, key(i + 1)));
       if (lane == 0) require(channel->wait(peer, key(i), end, &message));

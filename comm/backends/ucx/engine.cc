@@ -86,10 +86,7 @@ std::int32_t Sleeper::sleep(Clock::duration limit) {
 }
 
 Engine::Engine(std::shared_ptr<Context> context, Client& client, Clock::duration watch_every)
-    : worker_(Worker::open(std::move(context))),
-      client_(client),
-      watch_every_(watch_every),
-      spin_(kMaxSpin) {
+    : worker_(Worker::open(std::move(context))), client_(client), watch_every_(watch_every), spin_(kMaxSpin) {
   int fd = -1;
   if (const ucs_status_t status = ucp_worker_get_efd(worker(), &fd); status != UCS_OK) {
     throw std::runtime_error(std::string("ucx: the worker has no event descriptor: ") + ucs_status_string(status));
@@ -114,32 +111,10 @@ void Engine::stop() {
   if (helper_.joinable()) helper_.join();
 }
 
-void Engine::enter() {
-  calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // only this thread writes it
-  turn_.lock();
-}
-
-void Engine::leave() {
-  const bool left_behind = unfinished_ != 0 || chores_;
-  turn_.unlock();
-  calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  if (left_behind && helper_rests_.load(std::memory_order_relaxed)) {
-    helper_rests_.store(false, std::memory_order_relaxed);
-    helper_sleeper_->wake();
-    helper_timer_->wake();
-  }
-}
-
-unsigned Engine::progress() {
-  worker_->collect();
-  const unsigned events = ucp_worker_progress(worker());
-  // Once stirred, the lane is about to return: let it drop what it got before more is received, into the same memory.
-  if (chores_ && !(driving_ && stirred_)) tidy();
-  return events;
-}
-
-void Engine::tidy() {
-  if (std::exchange(chores_, false)) client_.chores();
+void Engine::rouse_helper() {
+  helper_rests_.store(false, std::memory_order_relaxed);
+  helper_sleeper_->wake();
+  helper_timer_->wake();
 }
 
 bool Engine::drive(Deadline deadline) {
@@ -201,10 +176,7 @@ void Engine::sleep(Deadline deadline) {
 
 void Engine::interrupt() {
   if (lane_sleeps_) lane_sleeper_->wake();
-  if (helper_rests_.exchange(false, std::memory_order_relaxed)) {
-    helper_sleeper_->wake();
-    helper_timer_->wake();
-  }
+  if (helper_rests_.load(std::memory_order_relaxed)) rouse_helper();
 }
 
 void Engine::watch_process(int fd, std::int32_t lane) {

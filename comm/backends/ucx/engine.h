@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <ucp/api/ucp.h>
 
@@ -99,8 +100,16 @@ class Engine {
   bool drive(Deadline deadline);
   void settle() { stirred_ = false; }
   void stir() { stirred_ = true; }  ///< with the turn: what the lane waits for may have changed
-  unsigned progress();
-  void tidy();  ///< with the turn: does the chores that are left
+  unsigned progress() {
+    worker_->collect();
+    const unsigned events = ucp_worker_progress(worker());
+    // Once stirred, the lane is about to return: let it drop what it got before more is received, into the same memory.
+    if (chores_ && !(driving_ && stirred_)) tidy();
+    return events;
+  }
+  void tidy() {  ///< with the turn: does the chores that are left
+    if (std::exchange(chores_, false)) client_.chores();
+  }
   void leave_chores() { chores_ = true; }
   void began() { ++unfinished_; }  ///< a request that completes by progress alone
   void ended() { --unfinished_; }
@@ -111,8 +120,17 @@ class Engine {
  private:
   unsigned look();  ///< makes progress some times, or until somebody stirs; what came
   void drive_on(Deadline deadline);
-  void enter();
-  void leave();
+  void enter() {
+    calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // only this thread writes it
+    turn_.lock();
+  }
+  void leave() {
+    const bool left_behind = unfinished_ != 0 || chores_;
+    turn_.unlock();
+    calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    if (left_behind && helper_rests_.load(std::memory_order_relaxed)) rouse_helper();
+  }
+  void rouse_helper();
   void sleep(Deadline deadline);
   void help();
   void help_while_quiet(std::uint64_t seen);

@@ -206,10 +206,7 @@ ucs_status_t Intake::on_note(void* arg, const void* header, std::size_t header_l
 // --- messages ----------------------------------------------------------------------------------------------------
 
 void Intake::prepare() {
-  if (spare_.empty()) {
-    spare_.resize(1);
-    spare_[0].descriptor.shape.reserve(4);
-  }
+  if (spare_.empty()) spare_.resize(1);
   if (spare_block_ == nullptr) spare_block_ = pool_->allocate(kLendBytes);
 }
 

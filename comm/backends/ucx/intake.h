@@ -82,7 +82,7 @@ class Intake {
   std::shared_ptr<BlockPool> pool_;
   Assemblies assemblies_;
   std::list<Pull> orphans_;            ///< transfers of peers given up, until UCX lets go of their memory
-  Message spare_;                      ///< of one buffer with room for a shape
+  Message spare_;                      ///< of one buffer
   std::shared_ptr<void> spare_block_;  ///< kLendBytes
   const Address* awaited_ = nullptr;
   std::uint64_t foreign_ = 0, malformed_ = 0;

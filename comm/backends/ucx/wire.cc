@@ -69,11 +69,8 @@ bool decode(const void* header, std::size_t length, std::size_t payload, Envelop
 
 void describe(const Envelope& envelope, const void* header, Descriptor* out) {
   out->dtype = static_cast<DType>(envelope.dtype);
-  out->shape.resize(envelope.rank);
-  if (envelope.rank > 0) {
-    std::memcpy(out->shape.data(), static_cast<const std::byte*>(header) + sizeof(Envelope),
-                envelope.rank * sizeof(std::int64_t));
-  }
+  std::memcpy(out->shape.make(envelope.rank), static_cast<const std::byte*>(header) + sizeof(Envelope),
+              envelope.rank * sizeof(std::int64_t));
 }
 
 std::string encode(const EndAddress& address) {
