@@ -31,27 +31,15 @@ Status Inbox::refusal(std::uint64_t generation) const {
                            " is over (the channel is at " + std::to_string(accepted_from_) + ")"};
 }
 
-Inbox::Arrival Inbox::foresee(const Address& address) {
-  if (refused(address.key.generation)) return Arrival::stale;
-  const KeyTable::Slot* slot = table_.find_again(address);
-  if (slot == nullptr) return Arrival::early;
-  return slot->state == KeyState::posted ? Arrival::expected : Arrival::duplicate;
-}
-
 Inbox::Arrival Inbox::deliver(const Address& address, Message& message) {
   if (refused(address.key.generation)) {  // the receiver has moved on; the sender will hear of it
     ++received_.stale_dropped;
     return Arrival::stale;
   }
-  KeyTable::Slot* slot = table_.find_again(address);
-  if (slot == nullptr) {
-    table_.insert(address, KeyState::arrived).message = std::move(message);
-    return Arrival::early;
-  }
-  if (slot->state != KeyState::posted) return Arrival::duplicate;
-  slot->message = std::move(message);
-  slot->state = KeyState::ready;
-  return Arrival::expected;
+  const Arrival arrival = foresee(address);
+  if (arrival == Arrival::duplicate) return arrival;
+  accept(address, arrival == Arrival::expected) = std::move(message);
+  return arrival;
 }
 
 Status Inbox::post(std::int32_t from, const Key& key, const Message** arrived) {
@@ -90,7 +78,7 @@ Status Inbox::check_wait(std::int32_t from, const Key& key, bool* pending) {
 }
 
 void Inbox::take(const Address& address, Message* out) {
-  *out = table_.take(*table_.find_again(address));
+  table_.take(*table_.find_again(address), out);
   ++received_.received_messages;
   received_.received_bytes += bytes(*out);
 }

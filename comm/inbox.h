@@ -33,7 +33,19 @@ class Inbox {
   };
   Arrival deliver(const Address& address, Message& message);
   /// Whether a message of this address would be kept, and how; changes nothing.
-  Arrival foresee(const Address& address);
+  Arrival foresee(const Address& address) {
+    if (refused(address.key.generation)) return Arrival::stale;
+    const KeyTable::Slot* slot = table_.find_again(address);
+    if (slot == nullptr) return Arrival::early;
+    return slot->state == KeyState::posted ? Arrival::expected : Arrival::duplicate;
+  }
+  /// As deliver, of a message that is foreseen as expected or else as early: what is returned is to be filled at once.
+  Message& accept(const Address& address, bool expected) {
+    if (!expected) return table_.insert(address, KeyState::arrived).message;
+    KeyTable::Slot* slot = table_.find_again(address);
+    slot->state = KeyState::ready;
+    return slot->message;
+  }
 
   /// `arrived`, where given: set to the message if it had arrived already, else to null. Valid until the next call.
   Status post(std::int32_t from, const Key& key, const Message** arrived = nullptr);

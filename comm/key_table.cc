@@ -30,28 +30,29 @@ KeyTable::Slot& KeyTable::insert(const Address& address, KeyState state) {
   return slots_[i];
 }
 
-Message KeyTable::take(Slot& slot) {
-  Message message = std::move(slot.message);
-  slot.message.clear();
+void KeyTable::take(Slot& slot, Message* out) {
+  *out = std::move(slot.message);  // which leaves the slot's empty
   slot.state = KeyState::taken;
   const Address address = slot.address;
   if (remembered_ == kRemembered) forget_oldest();  // several takes since the last insert
   ++remembered_;
   taken_[next_taken_] = address;
   next_taken_ = (next_taken_ + 1) % kRemembered;
-  return message;
 }
 
-void KeyTable::erase(std::size_t index) {
+void KeyTable::erase(std::size_t index) {  // of a taken key: its message is empty
   const std::size_t mask = slots_.size() - 1;
   last_ = nullptr;
-  slots_[index] = Slot{};
+  slots_[index].state = KeyState::empty;
   --used_;
   // Close the gap: a later slot of the same run moves up unless that would put it before its home.
   for (std::size_t i = (index + 1) & mask; slots_[i].state != KeyState::empty; i = (i + 1) & mask) {
     const std::size_t distance = (i - home(slots_[i].address)) & mask;
     if (distance >= ((i - index) & mask)) {
-      slots_[index] = std::exchange(slots_[i], Slot{});
+      Slot& from = slots_[i];
+      slots_[index].address = from.address;
+      slots_[index].state = std::exchange(from.state, KeyState::empty);
+      slots_[index].message.swap(from.message);
       index = i;
     }
   }

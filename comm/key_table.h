@@ -54,7 +54,7 @@ class KeyTable {
   Slot& insert(const Address& address, KeyState state);
   /// Moves the message out of a slot and remembers its key as taken. The oldest key is forgotten by the next insert,
   /// not here: a lane that waits wants its message at once.
-  Message take(Slot& slot);
+  void take(Slot& slot, Message* out);
   /// What had arrived of a generation that is over. `posted`: its receive had been announced.
   struct Dropped {
     std::int32_t from = -1;

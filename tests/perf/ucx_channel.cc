@@ -107,10 +107,9 @@ double run_lane(std::int32_t lane, int socket, const Case& what) {
       require(channel->send(peer, key(i), std::move(next), end));
       // What belongs to the next round is done while this one's message is under way.
       next.push_back(buffer);
-      if (lane == 1) message.clear();
+      message.clear();
       if (i + 1 < total) require(channel->post_recv(peer, key(i + 1)));
       if (lane == 0) require(channel->wait(peer, key(i), end, &message));
-      if (lane == 0) message.clear();
     }
   } else if (lane == 0) {
     require(channel->post_recv(peer, key(0, 1)));

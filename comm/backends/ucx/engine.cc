@@ -143,6 +143,7 @@ void Engine::drive_on(Deadline deadline) {
   bool slept = false;
   while (!stirred_ && now < deadline) {
     const unsigned events = look();
+    if (stirred_ && spin_ == kMaxSpin) return;  // nothing to learn from the time
     now = Clock::now();
     if (stirred_) break;
     if (events != 0) {  // a large message arrives: a sender that has to wake us for each piece is half as fast

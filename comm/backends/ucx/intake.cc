@@ -98,25 +98,6 @@ ucs_status_t Intake::arrive(const void* header, std::size_t header_length, void*
   const Address address{{envelope.generation, envelope.step, envelope.tag}, envelope.from};
   const std::size_t cost = cost_of(length);
 
-  if (envelope.parts <= 1 && !offered) {
-    Message message;
-    if (envelope.parts == 1) {
-      message.swap(spare_);
-      message.resize(1);
-      if (length >= kLendBytes && (attributes & UCP_AM_RECV_ATTR_FLAG_DATA) != 0 && engine_.memory().may_lend() &&
-          reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && inbox_.foresee(address) == Inbox::Arrival::expected) {
-        describe(envelope, header, &message[0].descriptor);
-        message[0].data = data;
-        message[0].owner = engine_.memory().lend(data);
-        deliver(address, message, cost, *peer);
-        return UCS_INPROGRESS;
-      }
-      receive(envelope, header, data, length, &message[0]);
-    }
-    deliver(address, message, cost, *peer);
-    return UCS_OK;
-  }
-
   const Inbox::Arrival arrival = inbox_.foresee(address);
   if (arrival == Inbox::Arrival::stale || arrival == Inbox::Arrival::duplicate) {
     if (arrival == Inbox::Arrival::duplicate) {
@@ -127,13 +108,39 @@ ucs_status_t Intake::arrive(const void* header, std::size_t header_length, void*
     matched(*peer, cost);
     return UCS_OK;
   }
+  const bool expected = arrival == Inbox::Arrival::expected;
+  if (envelope.parts <= 1 && !offered) {
+    const bool lend = expected && length >= kLendBytes && (attributes & UCP_AM_RECV_ATTR_FLAG_DATA) != 0 &&
+                      engine_.memory().may_lend() && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+    if (envelope.parts == 1) {
+      if (spare_.empty()) spare_.resize(1);
+      if (lend) {
+        describe(envelope, header, &spare_[0].descriptor);
+        spare_[0].data = data;
+        spare_[0].owner = engine_.memory().lend(data);
+      } else {
+        receive(envelope, header, data, length, &spare_[0]);
+      }
+      inbox_.accept(address, expected).swap(spare_);
+    } else {
+      inbox_.accept(address, expected);
+    }
+    if (!expected) {
+      peer->unmatched += cost;
+    } else {
+      if (awaited_ != nullptr && *awaited_ == address) engine_.stir();
+      matched(*peer, cost);
+    }
+    return lend ? UCS_INPROGRESS : UCS_OK;
+  }
+
   Assembly* building = assembly(address, envelope.parts);
   if (building == nullptr || building->filled[envelope.part]) {
     ++malformed_;
     matched(*peer, cost);
     return UCS_OK;
   }
-  building->posted = arrival == Inbox::Arrival::expected;
+  building->posted = expected;
   building->filled[envelope.part] = true;
   if (!offered) {
     if (building->posted) {
@@ -217,6 +224,7 @@ void Intake::reuse(Message& message) {
 
 void Intake::receive(const Envelope& envelope, const void* header, const void* data, std::size_t length, Buffer* out) {
   describe(envelope, header, &out->descriptor);
+  out->owner = nullptr;
   if (envelope.none != 0) return;
   const bool spare = length <= kLendBytes && spare_block_ != nullptr;
   std::shared_ptr<void> block = spare ? std::move(spare_block_) : pool_->allocate(length);
@@ -244,25 +252,6 @@ void Intake::filled(Assembly& complete) {
   assemblies_.erase(address);
   if (inbox_.deliver(address, message) == Inbox::Arrival::expected && awaited_ != nullptr && *awaited_ == address) {
     engine_.stir();
-  }
-}
-
-void Intake::deliver(const Address& address, Message& message, std::size_t cost, Peer& peer) {
-  switch (inbox_.deliver(address, message)) {
-    case Inbox::Arrival::early:
-      peer.unmatched += cost;
-      break;
-    case Inbox::Arrival::expected:
-      if (awaited_ != nullptr && *awaited_ == address) engine_.stir();
-      matched(peer, cost);
-      break;
-    case Inbox::Arrival::duplicate:
-      ++malformed_;
-      matched(peer, cost);
-      break;
-    case Inbox::Arrival::stale:
-      matched(peer, cost);
-      break;
   }
 }
 

@@ -67,7 +67,6 @@ class Intake {
   void receive(const Envelope& envelope, const void* header, const void* data, std::size_t length, Buffer* out);
   Assembly* assembly(const Address& address, std::size_t parts);
   void filled(Assembly& assembly);  ///< one part more; the last one delivers the message
-  void deliver(const Address& address, Message& message, std::size_t cost, Peer& peer);
   void matched(Peer& peer, std::size_t cost);
   void begin(Peer& peer, Pull& pull);
   void finish(Pull& pull, bool ok);

@@ -106,8 +106,9 @@ Status LaneChannel::send(std::int32_t to, const Key& key, Message message, Deadl
     }
     // A lane that only sends would otherwise hear of nothing, a loss of the peer included.
     if (peer.under_way > 0 || peer.failed) engine_.progress();
-    if (Status status = wait_for_room(peer, key, size + message.size() * kMessageCost, deadline); !status.ok()) {
-      return status;
+    const std::size_t cost = size + message.size() * kMessageCost;
+    if (peer.state != Peer::State::open || !room(peer, cost)) {
+      if (Status status = wait_for_room(peer, key, cost, deadline); !status.ok()) return status;
     }
     std::size_t part = 0;
     do {
@@ -124,13 +125,11 @@ Status LaneChannel::send(std::int32_t to, const Key& key, Message message, Deadl
 }
 
 Status LaneChannel::wait_for_room(Peer& peer, const Key& key, std::size_t cost, Deadline deadline) {
-  const auto room = [&] { return peer.under_way == 0 || peer.under_way + cost <= options_.window + peer.overdraft; };
-  if (peer.state == Peer::State::open && room()) return {};
   while (true) {
     engine_.settle();
     if (inbox_.refused(key.generation)) return inbox_.refusal(key.generation);
     if (peer.state != Peer::State::open) return gone(peer);
-    if (room()) return {};
+    if (room(peer, cost)) return {};
     endpoints_.room_wanted = true;
     const bool stirred = engine_.drive(deadline);
     endpoints_.room_wanted = false;

@@ -51,6 +51,9 @@ class LaneChannel final : public UcxChannel, private Engine::Client {
   bool expecting() const override;
 
   Status check(const Message& message) const;
+  bool room(const Peer& peer, std::size_t cost) const {
+    return peer.under_way == 0 || peer.under_way + cost <= options_.window + peer.overdraft;
+  }
   Status wait_for_room(Peer& peer, const Key& key, std::size_t cost, Deadline deadline);
   Status send_to_self(const Key& key, Message& message);
   bool send_part(Peer& peer, const Key& key, const Message& message, std::size_t part);

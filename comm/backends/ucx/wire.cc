@@ -32,21 +32,6 @@ struct AddressHead {
 
 }  // namespace
 
-std::size_t encode(Envelope envelope, const Buffer* buffer, std::byte* out) {
-  envelope.magic = kMagic;
-  std::size_t length = sizeof(Envelope);
-  if (buffer != nullptr) {
-    const Descriptor& what = buffer->descriptor;
-    envelope.dtype = static_cast<std::uint8_t>(what.dtype);
-    envelope.none = buffer->none() ? 1 : 0;
-    envelope.rank = static_cast<std::uint8_t>(what.shape.size());
-    if (!what.shape.empty()) std::memcpy(out + length, what.shape.data(), what.shape.size() * sizeof(std::int64_t));
-    length += what.shape.size() * sizeof(std::int64_t);
-  }
-  std::memcpy(out, &envelope, sizeof(Envelope));
-  return length;
-}
-
 bool decode(const void* header, std::size_t length, std::size_t payload, Envelope* out) {
   if (length < sizeof(Envelope)) return false;
   std::memcpy(out, header, sizeof(Envelope));
@@ -69,8 +54,10 @@ bool decode(const void* header, std::size_t length, std::size_t payload, Envelop
 
 void describe(const Envelope& envelope, const void* header, Descriptor* out) {
   out->dtype = static_cast<DType>(envelope.dtype);
-  std::memcpy(out->shape.make(envelope.rank), static_cast<const std::byte*>(header) + sizeof(Envelope),
-              envelope.rank * sizeof(std::int64_t));
+  std::int64_t* extents = out->shape.make(envelope.rank);
+  const auto* shape = static_cast<const std::byte*>(header) + sizeof(Envelope);
+  for (std::size_t i = 0; i < envelope.rank; ++i)
+    std::memcpy(extents + i, shape + i * sizeof(*extents), sizeof(*extents));
 }
 
 std::string encode(const EndAddress& address) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -35,7 +36,22 @@ constexpr unsigned kDataId = 1, kNoteId = 2;  ///< active messages: a buffer; be
 
 /// Writes a buffer's dtype, shape and none marker, and the magic number; returns the header's length.
 /// The buffer's rank is at most kMaxRank.
-std::size_t encode(Envelope envelope, const Buffer* buffer, std::byte* out);
+inline std::size_t encode(Envelope envelope, const Buffer* buffer, std::byte* out) {
+  envelope.magic = kMagic;
+  std::size_t length = sizeof(Envelope);
+  if (buffer != nullptr) {
+    const Descriptor& what = buffer->descriptor;
+    envelope.dtype = static_cast<std::uint8_t>(what.dtype);
+    envelope.none = buffer->none() ? 1 : 0;
+    envelope.rank = static_cast<std::uint8_t>(what.shape.size());
+    for (const std::int64_t extent : what.shape) {
+      std::memcpy(out + length, &extent, sizeof(extent));
+      length += sizeof(extent);
+    }
+  }
+  std::memcpy(out, &envelope, sizeof(Envelope));
+  return length;
+}
 /// False for anything that `encode` did not write. `payload` is the number of bytes that came with it.
 bool decode(const void* header, std::size_t length, std::size_t payload, Envelope* out);
 /// Dtype and shape of a header that decode accepted.
