@@ -73,7 +73,9 @@ TEST(KeyTable, AgreesWithAMapUnderRandomUse) {
       KeyTable::Slot* slot = table.find({{1, tag % 7, tag}, static_cast<std::int32_t>(tag % 5)});
       ASSERT_NE(slot, nullptr);
       ASSERT_EQ(slot->state, KeyState::arrived);
-      ASSERT_EQ(value_of(table.take(*slot)), it->second);
+      Message taken;
+      table.take(*slot, &taken);
+      ASSERT_EQ(value_of(taken), it->second);
       expected.erase(it);
     }
     ASSERT_EQ(table.open(), expected.size());
@@ -87,9 +89,10 @@ TEST(KeyTable, AgreesWithAMapUnderRandomUse) {
 
 TEST(KeyTable, RemembersTheLastTakenKeysAndForgetsOlderOnes) {
   KeyTable table;
+  Message message;
   const std::uint64_t count = KeyTable::kRemembered + 10;
   for (std::uint64_t tag = 0; tag < count; ++tag) {
-    table.take(table.insert({{1, 1, tag}, 0}, KeyState::ready));
+    table.take(table.insert({{1, 1, tag}, 0}, KeyState::ready), &message);
   }
   EXPECT_EQ(table.find({{1, 1, 9}, 0}), nullptr);
   for (std::uint64_t tag = 10; tag < count; ++tag) {
@@ -100,10 +103,11 @@ TEST(KeyTable, RemembersTheLastTakenKeysAndForgetsOlderOnes) {
 
 TEST(KeyTable, DropsOldGenerationsOfEveryState) {
   KeyTable table;
+  Message message;
   for (std::uint64_t generation : {1, 2, 3}) {
     for (std::uint64_t tag = 0; tag < 3000; ++tag) table.insert({{generation, 1, tag}, 0}, KeyState::posted);
     table.insert({{generation, 2, 1}, 0}, KeyState::arrived).message = message_of(1);
-    table.take(table.insert({{generation, 3, 1}, 0}, KeyState::ready));
+    table.take(table.insert({{generation, 3, 1}, 0}, KeyState::ready), &message);
   }
   std::vector<KeyTable::Dropped> dropped;
   table.drop_below(3, dropped);
@@ -114,7 +118,7 @@ TEST(KeyTable, DropsOldGenerationsOfEveryState) {
   EXPECT_EQ(table.find({{3, 3, 1}, 0})->state, KeyState::taken);
   EXPECT_EQ(table.find({{3, 2, 1}, 0})->message.size(), 1u);
   for (std::uint64_t tag = 0; tag < 2 * KeyTable::kRemembered; ++tag) {  // the ring goes on
-    table.take(table.insert({{3, 4, tag}, 0}, KeyState::ready));
+    table.take(table.insert({{3, 4, tag}, 0}, KeyState::ready), &message);
   }
   EXPECT_EQ(table.find({{3, 3, 1}, 0}), nullptr);
   EXPECT_EQ(table.open(), 3001u);

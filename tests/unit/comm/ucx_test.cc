@@ -245,6 +245,45 @@ TEST_P(Ucx, APeerThatLeavesInOrderSaysSo) {
   EXPECT_NE(status.message.find("has left"), std::string::npos) << status.message;
 }
 
+/// Of a size that stays in the transport's memory. Far more than may be lent at once.
+TEST_P(Ucx, MessagesAreDroppedOnAnyThreadAndOutliveTheirChannel) {
+  open(2);
+  constexpr std::int64_t kCount = 256;
+  constexpr std::uint64_t kMessages = 400;
+  for (std::uint64_t i = 0; i < kMessages; ++i) ASSERT_TRUE(end(1).post_recv(0, {1, i, 1}).ok());
+  std::vector<Message> kept(kMessages);
+  std::vector<std::thread> threads;
+  const auto intact = [](const Message& message, std::uint64_t i) {
+    const auto* values = static_cast<const std::int64_t*>(message[0].data);
+    for (std::int64_t k = 0; k < kCount; ++k) ASSERT_EQ(values[k], static_cast<std::int64_t>(i));
+  };
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    ASSERT_TRUE(end(0).send(1, {1, i, 1}, {numbers(static_cast<std::int64_t>(i), kCount)}, soon()).ok());
+    ASSERT_TRUE(end(1).wait(0, {1, i, 1}, soon(), &kept[i]).ok());
+    if (i % 100 != 99) continue;  // half of them go, from two threads, while others arrive; the rest stay
+    for (std::uint64_t rest : {1, 2}) {
+      threads.emplace_back([&, i, rest] {
+        for (std::uint64_t k = i - 99 + rest; k <= i; k += 4) {
+          intact(kept[k], k);
+          kept[k].clear();
+        }
+      });
+    }
+  }
+  ends_.clear();  // some are still being dropped
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
+  for (std::uint64_t rest : {0, 3}) {
+    threads.emplace_back([&, rest] {
+      for (std::uint64_t k = rest; k < kMessages; k += 4) {
+        intact(kept[k], k);
+        kept[k].clear();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_P(Ucx, TransportsAreWhatWasAskedFor) {
   open(2);
   ASSERT_TRUE(end(0).send(1, {1, 1, 1}, {numbers(1, 1)}, soon()).ok());
