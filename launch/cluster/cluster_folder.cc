@@ -96,11 +96,15 @@ std::vector<std::string> ClusterFolder::running() {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(home(), error)) {
     const std::string name = entry.path().filename().string();
-    try {  // a damaged cluster, or a folder that is none, hides no other
-      if (legal(name) && entry.is_directory() && ClusterFolder(name).living()) names.push_back(name);
+    if (!legal(name) || !entry.is_directory()) continue;
+    const ClusterFolder folder(name);
+    bool lives = false;
+    try {
+      lives = folder.living().has_value();
     } catch (const InputError&) {
-      continue;
+      // Damaged: who holds the lock lives all the same.
     }
+    if (lives || folder.head_pid() != 0) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -140,6 +144,20 @@ void ClusterFolder::make() const {
 ClusterFolder::Lock::Lock(const fs::path& file) {
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   held_ = descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+}
+
+void ClusterFolder::Lock::sign() const {
+  const std::string text = fmt::format("{} {}\n", ::getpid(), start_time_of(::getpid()));
+  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, text.data(), text.size(), 0) < 0)
+    throw WorkError("lock", "cannot be written: " + trouble());
+}
+
+std::int64_t ClusterFolder::head_pid() const {
+  std::int64_t pid = 0;
+  std::uint64_t started = 0;
+  std::ifstream(lock_file()) >> pid >>
+      started;  // not by taking the lock: a head that starts just now would find it held
+  return started != 0 && start_time_of(pid) == started ? pid : 0;
 }
 
 ClusterFolder::Lock::~Lock() {

@@ -32,7 +32,7 @@ class ClusterFolder {
  public:
   /// Where clusters are kept.
   static std::filesystem::path home();
-  /// Names of the clusters whose head lives.
+  /// Names of the clusters whose head lives, also where their files are damaged.
   static std::vector<std::string> running();
   /// The folder of that name, or of the only cluster that runs where it is empty. Throws InputError naming those that
   /// run.
@@ -57,12 +57,16 @@ class ClusterFolder {
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
     bool held() const { return held_; }
+    /// Writes into it who this is.
+    void sign() const;
 
    private:
     int descriptor_ = -1;
     bool held_ = false;
   };
   std::filesystem::path lock_file() const { return path_ / "lock"; }
+  /// The head that signed the lock and lives, whatever became of its other files; 0 where none does.
+  std::int64_t head_pid() const;
 
   std::filesystem::path cluster_file() const { return path_ / "cluster.yaml"; }
   void write_cluster_file(const std::string& text) const;

@@ -9,6 +9,7 @@
 #include <nestor/actors/remote/version.h>
 #include <nestor/actors/runtime.h>
 #include <nestor/launch/cluster/head.h>
+#include <nestor/launch/cluster/log.h>
 #include <nestor/launch/cluster/placement_actor.h>
 #include <nestor/launch/cluster/trainer.h>
 
@@ -170,7 +171,8 @@ void HeadActor::train(TrainRequest request) {
     throw Error(name(), "trains already: " + job_->row().dir,
                 "wait for it, steer it with nestor driver, or stop it with Ctrl-C in its client");
   if (shown_job() == job_.get()) last_job_ = job_;
-  job_ = std::make_shared<JobControl>(request.paused ? JobControl::Start::paused : JobControl::Start::free);
+  job_ = std::make_shared<JobControl>(request.paused ? JobControl::Start::paused : JobControl::Start::free,
+                                      [](const std::string& line) { log_line("job", line); });
   Trainer::Place place{node_, self(this), build_, static_cast<std::int32_t>(lanes_.size()), plan_.settings};
   const auto trainer =
       runtime().spawn<Trainer>("job" + std::to_string(++jobs_), std::move(place), job_, std::move(request));

@@ -197,6 +197,7 @@ JobOutput JobControl::look() const {
 }
 
 void JobControl::say(const std::string& line) {
+  if (log_) log_(line);
   std::unique_lock lock(mutex_);
   lines_.push_back(line);
   if (lines_.size() > kKeptLines) {
@@ -250,6 +251,7 @@ actors::Future<JobOutput> JobControl::output(std::uint64_t next) {
 }
 
 void JobControl::end(int exit_code, const std::string& error) {
+  if (log_) log_(error.empty() ? "ended with exit code " + std::to_string(exit_code) : "failed: " + error);
   std::deque<Asked> left;
   std::vector<Waiter> waiting;
   std::unique_lock lock(mutex_);

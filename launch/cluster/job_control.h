@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nestor/actors/future.h>
@@ -23,7 +24,9 @@ namespace nestor::launch {
 class JobControl final : public StopSource {
  public:
   enum class Start : std::uint8_t { free, paused };
-  explicit JobControl(Start start = Start::free) : free_(start == Start::free) {}
+  /// `log` gets every line that the job says, at once, in the thread that says it.
+  explicit JobControl(Start start = Start::free, std::function<void(const std::string&)> log = {})
+      : log_(std::move(log)), free_(start == Start::free) {}
 
   int requested() const override;
   int count() const override;
@@ -85,6 +88,7 @@ class JobControl final : public StopSource {
   static constexpr std::size_t kKeptLines = 2000;
   static constexpr std::size_t kKeptSteps = 5'000;  ///< and as many of those before
 
+  const std::function<void(const std::string&)> log_;
   mutable std::mutex mutex_;
   std::condition_variable steered_;
   int requested_ = 0, count_ = 0;

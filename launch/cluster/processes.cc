@@ -1,13 +1,11 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 #include <future>
 #include <map>
 #include <mutex>
 #include <optional>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -21,6 +19,7 @@
 #include <nestor/launch/cluster/head.h>
 #include <nestor/launch/cluster/host_files.h>
 #include <nestor/launch/cluster/introduction.h>
+#include <nestor/launch/cluster/log.h>
 #include <nestor/launch/cluster/placement_actor.h>
 #include <nestor/launch/cluster/processes.h>
 #include <nestor/launch/cluster/starters.h>
@@ -53,8 +52,7 @@ class Leave {
 
 template <class... T>
 void log(const std::string& who, fmt::format_string<T...> text, T&&... values) {
-  fmt::print(stderr, "{:%F %T} [{}] {}\n", fmt::localtime(std::time(nullptr)), who,
-             fmt::format(text, std::forward<T>(values)...));
+  log_line(who, fmt::format(text, std::forward<T>(values)...));
 }
 
 /// Who may connect: public keys and their owners.
@@ -223,6 +221,7 @@ int run_head(const std::string& cluster, const ModelBuilder& build, const ActorT
   const ClusterFolder folder(cluster);
   const ClusterFolder::Lock lock(folder.lock_file());
   if (!lock.held()) throw WorkError("cluster " + cluster, "has a head already");
+  lock.sign();
   const ClusterFile file = read_cluster_file(read_text(folder.cluster_file()), "cluster.yaml");
   const Credentials credentials = folder.read_credentials();
   ClusterSettings settings = ClusterSettings::from_environment();

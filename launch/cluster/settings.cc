@@ -66,6 +66,19 @@ void set(const std::string& name, std::chrono::milliseconds& value, const std::s
   value = std::chrono::milliseconds(count);
 }
 
+/// UCX takes what is none for "any port".
+void check_ports(const std::string& name, const std::string& range) {
+  if (range.empty()) return;
+  std::uint16_t first = 0, last = 0;
+  const char* const end = range.data() + range.size();
+  const auto low = std::from_chars(range.data(), end, first);
+  const auto high = low.ec == std::errc() && low.ptr != end && *low.ptr == '-'
+                        ? std::from_chars(low.ptr + 1, end, last)
+                        : std::from_chars_result{low.ptr, std::errc::invalid_argument};
+  if (high.ec != std::errc() || high.ptr != end || first == 0 || last < first)
+    throw InputError(name, "is \"" + range + "\"", "FIRST-LAST within 1 to 65535, e.g. 47000-47100");
+}
+
 }  // namespace
 
 std::vector<ClusterSettings::Name> ClusterSettings::names() {
@@ -86,8 +99,11 @@ ClusterSettings ClusterSettings::from_environment(const std::map<std::string, st
       set(variable, value, text);
     }
   });
+  const auto name_of = [&](const char* variable) { return given.contains(variable) ? option_of(variable) : variable; };
+  check_ports(name_of("NESTOR_PORT_RANGE"), settings.port_range);
   if (settings.silence <= settings.heartbeat)
-    throw InputError("NESTOR_SILENCE_MS", "must be longer than NESTOR_HEARTBEAT_MS", "three times as long, say");
+    throw InputError(name_of("NESTOR_SILENCE_MS"), "must be longer than NESTOR_HEARTBEAT_MS",
+                     "three times as long, say");
   return settings;
 }
 

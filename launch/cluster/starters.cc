@@ -2,6 +2,8 @@
 #include <cctype>
 #include <cstdlib>
 
+#include <netdb.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -84,6 +86,21 @@ std::string agent_end(ClusterFile::Launch launch, const ClusterFile::Host& host,
   return cause;
 }
 
+bool is_this_machine(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
+  bool ours = false;
+  for (const addrinfo* at = found; at != nullptr && !ours; at = at->ai_next) {  // only its owner can bind an address
+    const int descriptor = ::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, 0);
+    ours = descriptor >= 0 && ::bind(descriptor, at->ai_addr, at->ai_addrlen) == 0;
+    if (descriptor >= 0) ::close(descriptor);
+  }
+  ::freeaddrinfo(found);
+  return ours;
+}
+
 std::string slurm_script(const ClusterFile& cluster, const std::string& binary, const std::string& file,
                          const std::map<std::string, std::string>& settings) {
   std::string nodes;
@@ -101,7 +118,7 @@ std::string slurm_script(const ClusterFile& cluster, const std::string& binary, 
   script += "#SBATCH --signal=B:TERM@60\n";  // a minute before the time is up: finish the step, save, stop
   script += "#SBATCH --output=" + cluster.name + "-%j.log\n";
   for (const auto& [variable, value] : settings) script += "export " + variable + "=" + shell_word(value) + "\n";
-  script += "exec " + shell_word(binary) + " up --foreground " + shell_word(file) + "\n";
+  script += "exec " + shell_word(binary) + " up --foreground --name " + cluster.name + " " + shell_word(file) + "\n";
   return script;
 }
 

@@ -28,8 +28,11 @@ std::vector<std::string> agent_environment(ClusterFile::Launch launch, const Clu
 std::string agent_end(ClusterFile::Launch launch, const ClusterFile::Host& host, const std::string& binary,
                       const std::string& cause);
 
+/// Is that a name or an address of this machine's?
+bool is_this_machine(const std::string& host);
+
 /// The batch script of a cluster: `sbatch` it, and the cluster lives as long as the job. `file` is the cluster file,
-/// `settings` are variables for it.
+/// whose name `cluster` may replace; `settings` are variables for it.
 std::string slurm_script(const ClusterFile& cluster, const std::string& binary, const std::string& file,
                          const std::map<std::string, std::string>& settings = {});
 

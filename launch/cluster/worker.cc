@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
 
 #include <nestor/actors/error.h>
 #include <nestor/actors/runtime.h>
@@ -24,7 +25,7 @@ void Worker::describe(actors::MethodTable<Worker>& table) {
 }
 
 std::string Worker::executor_name(std::int32_t worker, std::uint64_t incarnation) {
-  return "executor" + std::to_string(worker) + "." + std::to_string(incarnation);
+  return "lane" + std::to_string(worker) + "." + std::to_string(incarnation);
 }
 
 void Worker::end_executor(const std::string& why) {
@@ -50,7 +51,12 @@ std::string Worker::open(Opening opening) {
                                                                     config.run.step_deadline});
     config_read_ = made_from;
   }
-  channel_ = comm::open_ucx_channel(lane_, static_cast<std::int32_t>(workers_.size()), transport_);
+  try {
+    channel_ = comm::open_ucx_channel(lane_, static_cast<std::int32_t>(workers_.size()), transport_);
+  } catch (const std::runtime_error& error) {
+    throw actors::Error("lane" + std::to_string(number_), error.what(),
+                        "see --transports, --net-devices and --port-range of nestor up");
+  }
   executor_ = runtime().spawn<actors::Executor>(executor_name(number_, opening.incarnation), lane_, spec_,
                                                 std::shared_ptr<comm::Channel>(channel_));
   return channel_->address();

@@ -13,6 +13,7 @@
 #include <nestor/launch/cluster/cluster_folder.h>
 #include <nestor/launch/commands/command.h>
 #include <nestor/launch/error.h>
+#include <nestor/launch/files.h>
 #include <nestor/launch/interrupts.h>
 
 namespace nestor::launch {
@@ -25,24 +26,33 @@ struct LogsOptions {
   bool follow = false;
 };
 
-/// A log file, read on from where it was left. A line is printed whole or not yet.
+/// A log file, read on from where it was left. A line is printed whole or not yet. `only`: the lines that bear this
+/// name; a process on another host has them in its agent's log.
 class Tail {
  public:
-  explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
-  void print_new() {
+  Tail(std::filesystem::path file, std::string only) : file_(std::move(file)), only_(std::move(only)) {}
+  /// Were there any?
+  bool print_new() {
+    bool any = false;
     std::ifstream in(file_, std::ios::binary);
     in.seekg(static_cast<std::streamoff>(at_));
     std::string line;
     while (std::getline(in, line) && !in.eof()) {
       at_ += line.size() + 1;
-      const std::string prefix = "[" + file_.stem().string() + "]";
-      std::cout << (line.starts_with(prefix) ? "" : prefix + " ") << line << '\n';
+      const bool named = line.find('[') <= kTime && line.find("] ") != std::string::npos;
+      if (!only_.empty() && (!named || line.find("[" + only_ + "] ") > kTime)) continue;
+      std::cout << (named ? "" : "[" + file_.stem().string() + "] ") << line << '\n';
+      any = true;
     }
     std::cout << std::flush;
+    return any;
   }
 
  private:
+  static constexpr std::size_t kTime = 20;  ///< "2026-01-31 12:00:00 " may stand before "[lane0] "
+
   std::filesystem::path file_;
+  const std::string only_;
   std::size_t at_ = 0;
 };
 
@@ -63,6 +73,7 @@ ClusterFolder folder_of(const std::string& name) {
 
 int logs(const LogsOptions& options) {
   const ClusterFolder folder = folder_of(options.cluster);
+  const std::string wanted = options.actor == "cluster" ? "head" : options.actor;
   std::map<std::string, Tail> tails;
   Interrupts interrupts;
   auto wake = std::make_shared<actors::Promise<void>>();
@@ -71,12 +82,17 @@ int logs(const LogsOptions& options) {
   for (;;) {
     for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "logs")) {
       const std::string name = entry.path().stem().string();
-      if (options.actor.empty() || options.actor == name || (options.actor == "cluster" && name == "head"))
-        tails.try_emplace(name, entry.path());
+      if (options.actor.empty() || wanted == name) tails.try_emplace(name, entry.path(), "");
     }
-    if (tails.empty())
-      throw InputError("logs", "there are none of \"" + options.actor + "\"", "nestor list actors names them");
-    for (auto& [name, tail] : tails) tail.print_new();
+    if (tails.empty() && (wanted.starts_with("lane") || wanted.starts_with("actors")))
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "logs"))
+        if (const std::string name = entry.path().stem().string(); name.starts_with("agent"))
+          tails.try_emplace(name, entry.path(), wanted);
+    bool any = tails.contains(wanted) || options.follow || options.actor.empty();
+    for (auto& [name, tail] : tails) any = tail.print_new() || any;
+    if (tails.empty() || !any)
+      throw InputError("logs", "there are none of \"" + one_line(options.actor, 60) + "\"",
+                       "nestor list actors names them");
     if (!options.follow || interrupts.requested() || woken.wait_for(200ms)) return 0;
   }
 }

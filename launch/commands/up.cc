@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -89,6 +91,33 @@ class HeadProcess {
   std::unique_ptr<ChildProcess> process_;
 };
 
+/// Hosts that are not where their processes would be.
+void check_hosts(const ClusterFile& file, const std::string& source) {
+  for (std::size_t i = 0; i < file.hosts.size(); ++i) {
+    const std::string& host = file.hosts[i].host;
+    if (file.launch == ClusterFile::Launch::slurm || is_this_machine(host)) continue;
+    if (file.launch == ClusterFile::Launch::local)
+      throw InputError(fmt::format("{}:hosts[{}].host", source, i), host + " is not this machine",
+                       "launch: local starts all processes here; launch: ssh or slurm starts them there");
+    if (file.head_host == "localhost" || file.head_host.starts_with("127."))
+      throw InputError(source + ":head.host", file.head_host + " is an address that " + host + " cannot reach",
+                       "one of this machine's on their network");
+  }
+}
+
+/// What keeps a starting cluster from being whole, each trouble once.
+class Troubles {
+ public:
+  void show(const std::vector<ActorRow>& actors) {
+    for (const ActorRow& row : actors)
+      if (row.state == "RESTARTING" && seen_.insert(row.name + row.death_cause).second)
+        fmt::print(stderr, "{} on {}: {}; trying again\n", row.name, row.host, row.death_cause);
+  }
+
+ private:
+  std::set<std::string> seen_;
+};
+
 int up(UpOptions options) {
   const pid_t parent = ::getppid();
   std::erase_if(options.settings, [](const auto& setting) { return setting.second.empty(); });
@@ -103,6 +132,7 @@ int up(UpOptions options) {
   const std::string starter = agent_command(file.launch, file.hosts.front(), program_file(), {}).front();
   if (find_program(starter).empty())
     throw InputError(options.file + ":launch", "no folder of PATH has " + starter, "it starts the hosts' agents");
+  check_hosts(file, options.file);
   const ClusterFolder folder(file.name);
   folder.make();
   const ClusterFolder::Lock starting(folder.path() / "up.lock");
@@ -113,7 +143,17 @@ int up(UpOptions options) {
     node["name"] = options.name;
     kept = YAML::Dump(node) + "\n";
   }
-  if (folder.living()) {
+  bool runs = false;
+  try {
+    runs = folder.living().has_value();
+  } catch (const InputError&) {
+    // Damaged: of one that has ended, or see below.
+  }
+  if (!runs && folder.head_pid() != 0)
+    throw WorkError("cluster " + file.name,
+                    fmt::format("its head lives (pid {}), its files are gone or damaged", folder.head_pid()),
+                    "nestor down " + file.name + " ends it");
+  if (runs) {
     if (read_text(folder.cluster_file()) != kept)
       throw InputError(options.file, "cluster " + file.name + " runs already, from another file",
                        "nestor down " + file.name + " first, or --name another");
@@ -135,8 +175,9 @@ int up(UpOptions options) {
   try {
     ClusterClient client(file.name);
     auto whole = client.head().call(&HeadActor::whole);
-    while (!whole.wait_for(100ms) && !interrupts.requested()) {
-    }
+    Troubles troubles;
+    while (!whole.wait_for(300ms) && !interrupts.requested())
+      troubles.show(client.head().call(&HeadActor::actors).get());
     if (!interrupts.requested()) {
       whole.get();
       fmt::print(stderr, "{}: {} {} ALIVE\n", file.name, file.lanes(), file.lanes() == 1 ? "lane" : "lanes");
@@ -172,13 +213,19 @@ int down(const std::string& name) {
     chosen = ClusterFolder::find_running("").name();
   }
   const ClusterFolder folder(chosen);
-  const auto state = folder.living();
-  if (!state) {
+  std::int64_t pid = 0;
+  try {
+    if (const auto state = folder.living()) pid = state->pid;
+  } catch (const InputError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+  }
+  if (pid == 0) pid = folder.head_pid();
+  if (pid == 0) {
     fmt::print(stderr, "{} does not run\n", chosen);
     folder.forget();
     return 0;
   }
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(state->pid), 0));
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0));
   const auto ended = [&](int milliseconds) {
     pollfd waiting{process, POLLIN, 0};
     return process < 0 || ::poll(&waiting, 1, milliseconds) > 0;
@@ -186,18 +233,23 @@ int down(const std::string& name) {
   try {
     ClusterClient client(chosen);
     client.head().call(&HeadActor::down).wait_for(10s);
+  } catch (const InputError& error) {
+    fmt::print(stderr, "{}; the head is told by a signal\n", error.what());
+    ::kill(static_cast<pid_t>(pid), SIGTERM);
   } catch (const WorkError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    fmt::print(stderr, "{}; the head is told by a signal\n", error.what());
+    ::kill(static_cast<pid_t>(pid), SIGTERM);
   } catch (const actors::Error&) {
     // It went while it answered.
   }
   if (!ended(60'000)) {
     fmt::print(stderr, "{}: the head does not end by itself and is killed\n", chosen);
-    ::kill(static_cast<pid_t>(state->pid), SIGKILL);
+    ::kill(static_cast<pid_t>(pid), SIGKILL);
     ended(10'000);
   }
   if (process >= 0) ::close(process);
   folder.forget();
+  fmt::print(stderr, "{}: down\n", chosen);
   return 0;
 }
 

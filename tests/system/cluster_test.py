@@ -78,6 +78,8 @@ def life(folder):
     same(metrics(folder / "embedded"), metrics(folder / "run"))
     status = cluster.json("status")
     assert status["state"] == "done" and status["step"] == 8 and status["faults"] == [], status
+    log = cluster.run("logs", "head").stdout
+    assert "[job]" in log and "8 steps" in log and "ended with exit code 0" in log, log
     refused = cluster.run("train", "config.yaml", "--cluster", code=2)
     assert "--resume" in refused.stderr, refused.stderr
     assert cluster.json("status") == status, "a job that was refused does not hide the one before"
@@ -249,6 +251,37 @@ def two_clusters(folder):
     assert "nestor up" in nothing.stderr, nothing.stderr
 
 
+def damaged(folder):
+    """Files that are gone or damaged under a head that lives: nothing is written over, and `down` still ends it."""
+    cluster = Cluster(folder, 1)
+    lab = cluster.home / "lab"
+    for damage in "gone", "cut", "empty", "readable", "key":
+        cluster.run("up", "lab.yaml")
+        pids = cluster.pids()
+        state, key = lab / "state.json", lab / "keys" / "client"
+        if damage == "gone":
+            state.unlink()
+        elif damage == "cut":
+            state.write_text('{"head": ')
+        elif damage == "empty":
+            state.write_text("{}")
+        elif damage == "readable":
+            state.chmod(0o644)
+        else:
+            key.write_text("garbage")
+        before = {path.name: path.read_bytes() for path in (lab / "keys").iterdir()}
+        if damage != "key":
+            again = cluster.run("up", "lab.yaml", code=1)
+            assert "its head lives" in again.stderr and "nestor down lab" in again.stderr, again.stderr
+        assert before == {path.name: path.read_bytes() for path in (lab / "keys").iterdir()}, damage
+        done = cluster.run("down", *(["lab"] if damage in ("cut", "key") else []))
+        assert "lab: down" in done.stderr, (damage, done.stderr)
+        gone(pids)
+    (lab / "state.json").write_text("of one that has ended, and damaged")
+    cluster.run("up", "lab.yaml")
+    cluster.run("down")
+
+
 def foreground(folder):
     cluster = Cluster(folder, 1)
     process = cluster.start("up", "lab.yaml", "--foreground")
@@ -269,4 +302,4 @@ def down(folder):
 
 
 if __name__ == "__main__":
-    run_cases([life, two_clusters, foreground, icons, resizing, faults, spare_lanes, the_heads_end], down)
+    run_cases([life, two_clusters, damaged, foreground, icons, resizing, faults, spare_lanes, the_heads_end], down)

@@ -129,6 +129,8 @@ def losses(folder, lanes, stages):
             travel = next(line for line in done.stderr.splitlines() if "tensors travel by" in line)
             assert "tcp/eth0" in travel, travel
             same(metrics(folder / "embedded"), metrics(folder / "run"))
+            log = cluster.run("logs", "lane1").stdout  # of another host
+            assert "[lane1] joined" in log and "[lane0]" not in log and "[agent1]" not in log, log
             timeline = json.loads((folder / "run" / "timeline.json").read_text())
             times = [row[when] for row in timeline["rows"] for when in ("start_ns", "end_ns")]
             assert {row["lane"] for row in timeline["rows"]} == set(range(len(lanes))), timeline

@@ -53,7 +53,10 @@ TEST(ClusterSettings, WhatMakesNoSenseIsNamedAsItWasGiven) {
   };
   EXPECT_TRUE(what({{"NESTOR_REAP_MS", "soon"}}).starts_with("--reap-ms: is \"soon\""));
   EXPECT_TRUE(what({{"NESTOR_MAX_RESTARTS", "0"}}).starts_with("--max-restarts: is \"0\""));
-  EXPECT_TRUE(what({{"NESTOR_SILENCE_MS", "300"}}).find("longer than") != std::string::npos);
+  EXPECT_TRUE(what({{"NESTOR_SILENCE_MS", "300"}}).starts_with("--silence-ms: must be longer"));
+  for (const char* range : {"abc", "70000-80000", "1-2-3", "47100-47000", "0-5", "-5", "5-", "5", "1 - 5"})
+    EXPECT_TRUE(what({{"NESTOR_PORT_RANGE", range}}).starts_with("--port-range: is \"")) << range;
+  EXPECT_EQ(what({{"NESTOR_PORT_RANGE", "47000-47000"}}), "nothing");
   const Variable bad("NESTOR_REAP_MS", "-1");
   EXPECT_TRUE(what({}).starts_with("NESTOR_REAP_MS: is \"-1\""));
 }

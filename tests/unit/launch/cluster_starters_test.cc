@@ -84,7 +84,16 @@ TEST(ClusterStarters, WritesABatchScript) {
             "#SBATCH --cpus-per-task=4\n"
             "#SBATCH --signal=B:TERM@60\n"
             "#SBATCH --output=lab-%j.log\n"
-            "exec /opt/nestor up --foreground '/home/a b/lab.yaml'\n");
+            "exec /opt/nestor up --foreground --name lab '/home/a b/lab.yaml'\n");
+  EXPECT_THAT(slurm_script(cluster, "/n", "f", {{"NESTOR_PORT_RANGE", "1-2"}}),
+              HasSubstr("\nexport NESTOR_PORT_RANGE=1-2\n"));
+}
+
+TEST(ClusterStarters, KnowsThisMachine) {
+  EXPECT_TRUE(is_this_machine("127.0.0.1"));
+  EXPECT_TRUE(is_this_machine("localhost"));
+  EXPECT_FALSE(is_this_machine("192.0.2.1"));  // for documentation alone (RFC 5737)
+  EXPECT_FALSE(is_this_machine("no-such-host.invalid"));
 }
 
 TEST(ClusterStarters, FindsAProgramAsAShellDoes) {
