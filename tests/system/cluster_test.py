@@ -180,17 +180,24 @@ def spare_lanes(folder):
     cluster.run("down")
 
 
-def icons(folder):
-    """The main example on 2, 3 and 4 worker processes gives the losses of one process."""
+def icon_runs(folder, steps):
+    """The main example in one process, by dtype: its name, what is equal, and the arguments that it was trained with."""
     config = pathlib.Path(__file__).resolve().parents[2] / "examples" / "configs" / "icons.yaml"
     subprocess.run([PROGRAM, "prepare", "icons", "--size", "16", "--held-out-size", "22", "-o", "data"], cwd=folder, check=True,
                    capture_output=True, env=environment())
-    few = ["--set", f"data.path={folder}/data", "--set", "run.steps=20", "--set", "run.report_samples=0", "--set", "run.eval_every=0", "--set", "run.trace_every=0"]
     for dtype, within in ("float64", 1e-9), ("float32", 1e-4):
-        arguments = [config, *few, "--set", f"run.dtype={dtype}"]
+        few = (f"data.path={folder}/data", f"run.steps={steps}", f"run.dtype={dtype}", "run.report_samples=0", "run.eval_every=0",
+               "run.trace_every=0")
+        arguments = [config, *(word for setting in few for word in ("--set", setting))]
         done = subprocess.run([PROGRAM, "train", *arguments, "--set", f"run.dir={folder}/{dtype}"], cwd=folder, env=environment(),
                               capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+        yield dtype, within, arguments
+
+
+def icons(folder):
+    """The main example on 2, 3 and 4 worker processes gives the losses of one process."""
+    for dtype, within, arguments in icon_runs(folder, 20):
         for lanes in 2, 3, 4:
             cluster = Cluster(folder, lanes)
             cluster.run("up", "lab.yaml")

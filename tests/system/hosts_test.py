@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from cluster_test import PROGRAM, TRAIN, Cluster
+from cluster_test import PROGRAM, TRAIN, Cluster, icon_runs
 from nestor_cli import environment, gone, metrics, run_cases, same
 
 SKIP = 77
@@ -142,6 +142,9 @@ def losses(folder, lanes, stages):
                 listening = sh("ip", "netns", "exec", name, "ss", "-ltnH").stdout.split("\n")
                 ports = {int(line.split()[3].rsplit(":", 1)[1]) for line in listening if line.strip()}
                 assert all(port in (22, 7700) or 47000 <= port <= 47100 for port in ports), ports
+            for dtype, within, arguments in icon_runs(folder, 10):
+                cluster.run("train", *arguments, "--cluster", "--set", f"schedule.stages={stages}", "--set", f"run.dir={folder}/icons-{dtype}")
+                same(metrics(folder / dtype), metrics(folder / f"icons-{dtype}"), within)
         finally:
             cluster.run("down")
         gone(pids)
