@@ -271,7 +271,7 @@ void add_up(CLI::App& program, Session& session) {
           ->group("Limits, also read from the environment");
     }
     command->footer(
-        "Examples:\n  nestor up examples/clusters/two_lanes.yaml\n"
+        "Example:\n  nestor up examples/clusters/two_lanes.yaml\n"
         "  nestor up lab.yaml --silence-ms 5000 --transports tcp,self --net-devices eth1 --port-range 47000-47100");
     command->callback([options, &session] { session.action = [options] { return up(*options); }; });
   }
