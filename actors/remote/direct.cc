@@ -201,6 +201,26 @@ void NodeCore::letters_lost(const std::vector<LetterPtr>& letters, const std::st
 }
 
 /// Closes the links to a node that is gone, in a thread that may wait for theirs.
+namespace {
+
+/// Links that are closed where this ends, run or abandoned; the node that they call back lives until then.
+class Closing {
+ public:
+  Closing(std::shared_ptr<NodeCore> core, std::vector<std::shared_ptr<DirectLink>> links)
+      : core_(std::move(core)), links_(std::move(links)) {}
+  ~Closing() {
+    for (const auto& link : links_) link->close();
+  }
+  Closing(const Closing&) = delete;
+  Closing& operator=(const Closing&) = delete;
+
+ private:
+  const std::shared_ptr<NodeCore> core_;
+  const std::vector<std::shared_ptr<DirectLink>> links_;
+};
+
+}  // namespace
+
 void NodeCore::close_direct(const std::string& node) {
   std::vector<std::shared_ptr<DirectLink>> links;
   {
@@ -216,7 +236,12 @@ void NodeCore::close_direct(const std::string& node) {
     }
   }
   if (links.empty()) return;
-  if (spawner_) spawner_.run([links = std::move(links), core = shared_from_this()](Actor&) mutable { links.clear(); });
+  // Proxies may hold the links for longer than this node lives: so they are closed, not merely let go, and not in their
+  // own threads.
+  if (spawner_)
+    spawner_.run([closing = std::make_shared<Closing>(shared_from_this(), std::move(links))](Actor&) mutable {
+      closing.reset();
+    });
 }
 
 }  // namespace nestor::actors::remote
