@@ -155,8 +155,8 @@ void ClusterFolder::Lock::sign() const {
 std::int64_t ClusterFolder::head_pid() const {
   std::int64_t pid = 0;
   std::uint64_t started = 0;
-  std::ifstream(lock_file()) >> pid >>
-      started;  // not by taking the lock: a head that starts just now would find it held
+  // Not by taking the lock: a head that starts just now would find it held.
+  std::ifstream(lock_file()) >> pid >> started;
   return started != 0 && start_time_of(pid) == started ? pid : 0;
 }
 

@@ -53,6 +53,11 @@ class Cluster:
     def workers(self):
         return {row["lane"]: row for row in self.json("list", "actors") if row["kind"] == "worker"}
 
+    def train_to(self, step, job):
+        """Waits until the job, a client of it, has done so many steps."""
+        while self.json("status")["step"] < step:
+            assert job.poll() is None, (job.communicate(), self.logs())
+
     def start(self, *arguments):
         return subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, env=self.environment(), text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -232,8 +237,7 @@ def the_heads_end(folder):
     cluster.run("up", "lab.yaml")
     pids = cluster.pids()
     job = cluster.start("train", "config.yaml", "--cluster")
-    while cluster.json("status")["step"] < 5:
-        assert job.poll() is None
+    cluster.train_to(5, job)
     head = next(row["pid"] for row in cluster.json("list", "actors") if row["kind"] == "head")
     os.kill(head, signal.SIGKILL)
     _, err = job.communicate(timeout=60)

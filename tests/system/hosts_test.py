@@ -166,8 +166,7 @@ def cut_link(folder):
         cluster.run("up", "lab.yaml")
         job = cluster.start("train", "config.yaml", "--cluster")
         try:
-            while cluster.json("status")["step"] < 60:
-                assert job.poll() is None, job.communicate()
+            cluster.train_to(60, job)
             hosts.cut(1)
             deadline = time.monotonic() + 30
             while not cluster.json("status")["faults"]:
@@ -192,8 +191,7 @@ def disks_of_their_own(folder):
         cluster.run("up", "lab.yaml")
         job = cluster.start("train", "config.yaml", "--cluster")
         try:
-            while cluster.json("status")["step"] < 60:
-                assert job.poll() is None, job.communicate()
+            cluster.train_to(60, job)
             os.kill(cluster.workers()[1]["pid"], signal.SIGKILL)
             _, err = job.communicate(timeout=180)
             assert job.returncode == 0, err + cluster.logs()
